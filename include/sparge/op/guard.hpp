@@ -1,0 +1,61 @@
+#pragma once
+/// Checks that need the CUDA runtime, made before anything is launched.
+
+#include <cuda_runtime_api.h>
+
+#include <initializer_list>
+
+#include "sparge/core/device.hpp"
+#include "sparge/core/plan_options.hpp"
+#include "sparge/plan/refuse.hpp"
+#include "sparge/plan/validate.hpp"
+
+/// Non-template functions are `inline` for header-only users; src/ compiles each once with this defined empty.
+#ifndef SPARGE_INLINE
+#define SPARGE_INLINE inline
+#endif
+
+namespace sparge {
+
+/// Thread blocks of a one-dimensional grid.
+inline constexpr std::int64_t max_grid_blocks = std::numeric_limits<std::int32_t>::max();
+
+/// A call runs on the device that its plan was made for: its kernels would otherwise see another GPU's memory.
+inline Status check_current_device(Device const& device) {
+  int current = -1;
+  if (cudaError_t const error = cudaGetDevice(&current); error != cudaSuccess)
+    return cuda_failure("device.ordinal", error);
+  if (current != device.ordinal)
+    return mismatch("device.ordinal", "the current device must be the plan's; call cudaSetDevice first",
+                    current, device.ordinal);
+  return {};
+}
+
+struct NamedPointer {
+  char const* field;
+  void const* data;
+};
+
+/// With PointerCheck::location, refuses memory that the plan's device cannot read: plain host memory, or another GPU's.
+inline Status check_locations(PlanOptions const& options, Device const& device,
+                              std::initializer_list<NamedPointer> pointers) {
+  if (options.pointer_check != PointerCheck::location) return {};
+  for (NamedPointer const& pointer : pointers) {
+    if (pointer.data == nullptr) continue;
+    cudaPointerAttributes attributes{};
+    if (cudaError_t const error = cudaPointerGetAttributes(&attributes, pointer.data); error != cudaSuccess)
+      return cuda_failure(pointer.field, error);
+    if (attributes.type == cudaMemoryTypeUnregistered || attributes.devicePointer == nullptr)
+      return refuse(pointer.field, "must be memory that the device can reach, not plain host memory");
+    if (attributes.type == cudaMemoryTypeDevice && attributes.device != device.ordinal)
+      return mismatch(pointer.field, "must be memory of the plan's device", attributes.device,
+                      device.ordinal);
+  }
+  return {};
+}
+
+inline Status launch_result(char const* kernel, cudaError_t error) {
+  return error == cudaSuccess ? Status{} : cuda_failure(kernel, error);
+}
+
+}  // namespace sparge

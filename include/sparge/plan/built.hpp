@@ -1,0 +1,31 @@
+#pragma once
+/// Which rows and architectures this build contains. The compiled library generates these facts (cmake/instances.cmake);
+/// header-only users have every row, for the architectures that their own nvcc command names.
+
+#include <cstdint>
+
+namespace sparge::built {
+
+/// A capability (80, 90, ...) that code was generated for. PTX runs on every later one too.
+struct Target {
+  std::int32_t capability;
+  bool ptx;
+};
+
+}  // namespace sparge::built
+
+#ifdef SPARGE_BUILT_HEADER
+#include SPARGE_BUILT_HEADER
+#else
+
+namespace sparge::built {
+
+/// Bit i = row i of forward_table.inc.
+inline constexpr std::uint64_t forward_rows = ~std::uint64_t{0};
+
+/// nvcc does not say here what it embeds, so a header-only build leaves the check to the launch itself.
+inline constexpr Target targets[] = {{80, true}};
+
+}  // namespace sparge::built
+
+#endif

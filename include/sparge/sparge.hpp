@@ -1,0 +1,183 @@
+#pragma once
+/// SpargeAttention2 kernels: everything public. Compiles as C++17 with a plain host compiler.
+///
+/// Make a plan from shapes (no CUDA call), allocate `plan.workspace_bytes`, then call. Calls only enqueue work on the
+/// stream: they never allocate, synchronise, read back, or touch another stream, and they can be captured into a CUDA
+/// graph. A refused call returns a Status that names the field, has launched nothing and has written nothing.
+/// Link `sparge::sparge` for these as compiled functions, or include `sparge/sparge.cuh` for header-only use with nvcc.
+
+#include <driver_types.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "sparge/core/device.hpp"
+#include "sparge/core/element.hpp"
+#include "sparge/core/mask_rule.hpp"
+#include "sparge/core/mask_view.hpp"
+#include "sparge/core/plan_options.hpp"
+#include "sparge/core/problem.hpp"
+#include "sparge/core/status.hpp"
+#include "sparge/core/tensor_view.hpp"
+#include "sparge/core/workspace.hpp"
+
+namespace sparge {
+
+// ---- Device, status, sizes -----------------------------------------------------------------------------------------
+
+/// Reads what plans need to know of a GPU. Leaves the current device as it was.
+Status query_device(int ordinal, Device* device) noexcept;
+
+/// Writes one line of text, always terminated where size > 0. Returns the length of the whole line, as snprintf does.
+std::size_t describe(Status const& status, char* text, std::size_t size) noexcept;
+
+/// Length of `MaskBits` for a problem: batch * heads * q_blocks * ceil(kv_blocks / 32).
+Status mask_words(AttentionProblem const& problem, std::size_t* words) noexcept;
+
+/// Length of a transposed mask: batch * heads * kv_blocks * ceil(q_blocks / 32).
+Status transposed_mask_words(AttentionProblem const& problem, std::size_t* words) noexcept;
+
+/// One kernel of this build.
+struct KernelInfo {
+  char const* name;  ///< e.g. "sm80 bf16 d128 128x64 s2 w4"
+  ElementType dtype;
+  std::int32_t head_dim, q_tile, kv_tile;
+};
+
+/// Number of forward kernels in the table; `index` of supported_kernel runs over them and is what force_kernel takes.
+std::int32_t supported_kernels() noexcept;
+/// Describes a kernel of the table; refused where the index is out of range or this build left the kernel out.
+Status supported_kernel(std::int32_t index, KernelInfo* info) noexcept;
+
+// ---- Pooling: mean over the valid tokens of each block, f32 --------------------------------------------------------
+
+template <class T>
+struct PoolPlan {
+  AttentionProblem problem;
+  Device device;
+  PlanOptions options;
+  std::size_t workspace_bytes = 0;
+};
+
+template <class T>
+struct PoolArgs {
+  TensorView<T const> q;      ///< [batch, heads, q_tokens, head_dim]
+  TensorView<T const> k;      ///< [batch, kv_heads, kv_tokens, head_dim]
+  float* pooled_q = nullptr;  ///< out, contiguous [batch, heads, q_blocks, head_dim]
+  float* pooled_k = nullptr;  ///< out, contiguous [batch, kv_heads, kv_blocks, head_dim]
+};
+
+template <class T>
+Status plan_pool(AttentionProblem const&, Device const&, PlanOptions const&, PoolPlan<T>*) noexcept;
+template <class T>
+Status pool(PoolPlan<T> const&, PoolArgs<T> const&, Workspace, cudaStream_t) noexcept;
+
+// ---- Selection: pooled vectors to mask bits ------------------------------------------------------------------------
+
+struct SelectPlan {
+  AttentionProblem problem;
+  Device device;
+  PlanOptions options;
+  std::size_t workspace_bytes = 0;
+};
+
+struct SelectArgs {
+  float const* pooled_q = nullptr;  ///< contiguous [batch, heads, q_blocks, head_dim], 16-byte aligned
+  float const* pooled_k = nullptr;  ///< contiguous [batch, kv_heads, kv_blocks, head_dim], 16-byte aligned
+  MaskRule rule;
+  MaskOut mask;  ///< out
+};
+
+Status plan_select_blocks(AttentionProblem const&, Device const&, PlanOptions const&, SelectPlan*) noexcept;
+Status select_blocks(SelectPlan const&, SelectArgs const&, Workspace, cudaStream_t) noexcept;
+
+// ---- Mask building: pooling and selection in one call --------------------------------------------------------------
+
+template <class T>
+struct BuildMaskPlan {
+  AttentionProblem problem;
+  Device device;
+  PlanOptions options;
+  std::size_t workspace_bytes = 0;
+};
+
+template <class T>
+struct BuildMaskArgs {
+  TensorView<T const> q;  ///< [batch, heads, q_tokens, head_dim]
+  TensorView<T const> k;  ///< [batch, kv_heads, kv_tokens, head_dim]
+  MaskRule rule;
+  MaskOut mask;  ///< out
+};
+
+template <class T>
+Status plan_build_mask(AttentionProblem const&, Device const&, PlanOptions const&,
+                       BuildMaskPlan<T>*) noexcept;
+template <class T>
+Status build_mask(BuildMaskPlan<T> const&, BuildMaskArgs<T> const&, Workspace, cudaStream_t) noexcept;
+
+// ---- What a mask keeps ---------------------------------------------------------------------------------------------
+
+struct MaskStatsPlan {
+  AttentionProblem problem;
+  Device device;
+  PlanOptions options;
+  std::size_t workspace_bytes = 0;
+};
+
+struct MaskStatsArgs {
+  float const* pooled_q = nullptr;  ///< as in SelectArgs
+  float const* pooled_k = nullptr;
+  MaskRule rule;               ///< to tell which rule owes a block
+  MaskView mask;               ///< any mask, the caller's own included
+  MaskStats* stats = nullptr;  ///< out, [batch, heads]
+};
+
+Status plan_mask_stats(AttentionProblem const&, Device const&, PlanOptions const&, MaskStatsPlan*) noexcept;
+Status mask_stats(MaskStatsPlan const&, MaskStatsArgs const&, Workspace, cudaStream_t) noexcept;
+
+// ---- Forms of a mask: each a small kernel, no workspace ------------------------------------------------------------
+
+struct MaskFormPlan {
+  AttentionProblem problem;
+  Device device;
+  PlanOptions options;
+};
+
+Status plan_mask_form(AttentionProblem const&, Device const&, PlanOptions const&, MaskFormPlan*) noexcept;
+
+/// Bits [batch, heads, q_blocks, kv_blocks] to bits [batch, heads, kv_blocks, q_blocks]; see transposed_mask_words().
+Status transpose_mask(MaskFormPlan const&, MaskView mask, MaskOut transposed, cudaStream_t) noexcept;
+Status mask_to_bytes(MaskFormPlan const&, MaskView mask, ByteMaskOut bytes, cudaStream_t) noexcept;
+Status mask_from_bytes(MaskFormPlan const&, ByteMaskView bytes, MaskOut mask, cudaStream_t) noexcept;
+/// Lists need a capacity of at least kv_blocks, so that no mask can overflow them.
+Status mask_to_lists(MaskFormPlan const&, MaskView mask, BlockListsOut lists, cudaStream_t) noexcept;
+Status mask_from_lists(MaskFormPlan const&, BlockListsView lists, MaskOut mask, cudaStream_t) noexcept;
+
+// ---- Block-sparse attention, forward -------------------------------------------------------------------------------
+
+template <class T>
+struct ForwardPlan {
+  AttentionProblem problem;
+  Device device;
+  PlanOptions options;
+  std::int32_t kernel = -1;  ///< the chosen one, see supported_kernel()
+  std::size_t workspace_bytes = 0;
+};
+
+template <class T>
+struct ForwardArgs {
+  TensorView<T const> q;  ///< [batch, heads, q_tokens, head_dim]
+  TensorView<T const> k;  ///< [batch, kv_heads, kv_tokens, head_dim]
+  TensorView<T const> v;  ///< [batch, kv_heads, kv_tokens, head_dim]
+  MaskView mask;
+  TensorView<T> out;  ///< [batch, heads, q_tokens, head_dim]; rows that keep no key are 0
+  float* lse =
+      nullptr;  ///< optional out, contiguous [batch, heads, q_tokens]: ln of the sum of exp of scaled logits, -inf if none
+};
+
+template <class T>
+Status plan_forward(AttentionProblem const&, Device const&, PlanOptions const&, ForwardPlan<T>*) noexcept;
+template <class T>
+Status forward(ForwardPlan<T> const&, ForwardArgs<T> const&, Workspace, cudaStream_t) noexcept;
+
+}  // namespace sparge
