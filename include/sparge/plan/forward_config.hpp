@@ -23,7 +23,6 @@ struct ForwardConfig {
   std::int32_t stages;           ///< K and V tiles in flight, each
   std::int32_t warps;
   std::int32_t ctas_per_sm;  ///< thread blocks that must fit on an SM for the row to be worth choosing
-  char const* name;
 
   constexpr std::int32_t threads() const { return 32 * warps; }
 
@@ -49,20 +48,22 @@ struct ForwardConfig {
   }
 };
 
+// clang-format off
 inline constexpr ForwardConfig forward_table[] = {
 #define ROW(arch, dtype, head_dim, q_tile, kv_tile, stages, warps, ctas) \
-  {Arch::arch,                                                           \
-   ElementType::dtype,                                                   \
-   head_dim,                                                             \
-   q_tile,                                                               \
-   kv_tile,                                                              \
-   stages,                                                               \
-   warps,                                                                \
-   ctas,                                                                 \
-   #arch " " #dtype " d" #head_dim " tile " #q_tile "x" #kv_tile " stages " #stages " warps " #warps},
+  {Arch::arch, ElementType::dtype, head_dim, q_tile, kv_tile, stages, warps, ctas},
 #include "sparge/plan/forward_table.inc"
 #undef ROW
 };
+
+/// Names apart from the rows: a row is a template argument, and a string literal cannot be part of one.
+inline constexpr char const* forward_names[] = {
+#define ROW(arch, dtype, head_dim, q_tile, kv_tile, stages, warps, ctas) \
+  #arch " " #dtype " d" #head_dim " tile " #q_tile "x" #kv_tile " stages " #stages " warps " #warps,
+#include "sparge/plan/forward_table.inc"
+#undef ROW
+};
+// clang-format on
 
 inline constexpr std::int32_t forward_rows = sizeof(forward_table) / sizeof(forward_table[0]);
 

@@ -1,0 +1,171 @@
+#pragma once
+/// The forward main loop with cp.async and mma.sync: S = Q K^T, softmax, O += P V over the kept tiles of a row.
+
+#include <cstdint>
+
+#include "sparge/collective/load_tile.cuh"
+#include "sparge/collective/row_walk.cuh"
+#include "sparge/device/element_mask.cuh"
+#include "sparge/device/fragment.cuh"
+#include "sparge/device/ldmatrix.cuh"
+#include "sparge/device/mma_sm80.cuh"
+#include "sparge/device/online_softmax.cuh"
+#include "sparge/plan/forward_config.hpp"
+
+namespace sparge {
+
+/// Each warp owns `q_tile / warps` query rows, as one or more fragments of 16, and every key of a tile.
+///
+/// K and V go through rings of `stages` tiles. V(i + stages - 1) is requested as soon as all warps are done with the V tile
+/// that it replaces, before Q K(i)^T; K(i + stages) right after that product, before the softmax. One copy group each, so
+/// at both waits the tile needed is the (2 stages - 1)-th latest group.
+template <ForwardConfig config, class T>
+class ForwardLoopSm80 {
+public:
+  static constexpr int head_dim = config.head_dim, kv_tile = config.kv_tile, stages = config.stages;
+  static constexpr int threads = config.threads();
+  static constexpr int fragments = config.q_tile / config.warps / 16;
+  static constexpr int warp_rows = 16 * fragments;
+
+  struct Result {
+    Fragment<head_dim> out[fragments];  ///< not yet divided by the row sum
+    OnlineSoftmax softmax[fragments];
+  };
+
+  __device__ __forceinline__ ForwardLoopSm80(unsigned char* smem, HeadView<T> q, HeadView<T> k, HeadView<T> v,
+                                             float scale_log2)
+      : q_tile_(shared_address(smem)),
+        k_ring_(q_tile_ + q_bytes),
+        v_ring_(k_ring_ + stages * kv_bytes),
+        q_(q),
+        k_(k),
+        v_(v),
+        scale_log2_(scale_log2) {}
+
+  /// Computes the block's query rows from token `q_first` on. On return no copy is in flight and no warp reads shared memory.
+  __device__ __forceinline__ void run(int q_first, TileWalk walk, Result& result) {
+    int ahead[stages + 1];  // tiles i .. i + stages, -1 past the last
+#pragma unroll
+    for (int& tile : ahead) tile = walk.next();
+    start(q_first, ahead, result);
+    for (int slot = 0; ahead[0] >= 0; slot = next_slot(slot)) {
+      cp_async_wait<2 * stages - 2>();
+      __syncthreads();
+      load_kv(v_ring_, v_, previous_slot(slot), ahead[stages - 1]);
+      Fragment<kv_tile> logits[fragments];
+      multiply_qk(logits, k_ring_ + slot * kv_bytes);
+      cp_async_wait<2 * stages - 2>();
+      __syncthreads();
+      load_kv(k_ring_, k_, slot, ahead[stages]);
+      weigh(logits, ahead[0], result);
+      multiply_pv(result.out, logits, v_ring_ + slot * kv_bytes);
+#pragma unroll
+      for (int i = 0; i < stages; ++i) ahead[i] = ahead[i + 1];
+      ahead[stages] = walk.next();
+    }
+    cp_async_wait<0>();
+    __syncthreads();
+  }
+
+private:
+  using Tile = SwizzledTile<head_dim>;
+  static constexpr std::uint32_t q_bytes = config.q_tile * Tile::row_bytes;
+  static constexpr std::uint32_t kv_bytes = kv_tile * Tile::row_bytes;
+
+  static __device__ __forceinline__ int next_slot(int slot) { return slot + 1 == stages ? 0 : slot + 1; }
+  static __device__ __forceinline__ int previous_slot(int slot) { return slot == 0 ? stages - 1 : slot - 1; }
+
+  /// Requests Q and the first tiles of both rings, all but the V tile that the loop's first step asks for.
+  __device__ __forceinline__ void start(int q_first, int const (&ahead)[stages + 1], Result& result) {
+    load_tile<config.q_tile, head_dim, threads>(q_tile_, q_, q_first);
+#pragma unroll
+    for (int stage = 0; stage < stages; ++stage) {
+      load_kv(k_ring_, k_, stage, ahead[stage]);
+      if (stage + 1 < stages) load_kv(v_ring_, v_, stage, ahead[stage]);
+    }
+#pragma unroll
+    for (int f = 0; f < fragments; ++f) result.out[f].clear();
+  }
+
+  /// One copy group, empty past the last tile.
+  __device__ __forceinline__ void load_kv(std::uint32_t ring, HeadView<T> const& head, int slot, int tile) {
+    if (tile >= 0) load_tile<kv_tile, head_dim, threads>(ring + slot * kv_bytes, head, tile * kv_tile);
+    cp_async_commit();
+  }
+
+  __device__ __forceinline__ void multiply_qk(Fragment<kv_tile> (&logits)[fragments],
+                                              std::uint32_t k_tile) const {
+    int const lane = lane_index();
+    std::uint32_t const q_lane =
+        opaque(q_tile_ + Tile::offset(warp_index() * warp_rows + lane % 16, lane / 16));
+    std::uint32_t const k_lane = opaque(k_tile + Tile::offset(lane % 8 + lane / 16 * 8, lane / 8 % 2));
+#pragma unroll
+    for (int f = 0; f < fragments; ++f) logits[f].clear();
+#pragma unroll
+    for (int step = 0; step < head_dim / 16; ++step) {
+      std::uint32_t q[fragments][4];
+#pragma unroll
+      for (int f = 0; f < fragments; ++f)
+        ldmatrix(q[f], Tile::step(q_lane, 2 * step) + 16 * f * Tile::row_bytes);
+#pragma unroll
+      for (int keys = 0; keys < kv_tile / 16; ++keys) {
+        std::uint32_t k[4];
+        ldmatrix(k, Tile::step(k_lane, 2 * step) + 16 * keys * Tile::row_bytes);
+#pragma unroll
+        for (int f = 0; f < fragments; ++f) {
+          mma_16x8x16<T>(logits[f].value[2 * keys], q[f], k[0], k[1]);
+          mma_16x8x16<T>(logits[f].value[2 * keys + 1], q[f], k[2], k[3]);
+        }
+      }
+    }
+  }
+
+  /// Logits to weights, and what was accumulated before to the new reference.
+  __device__ __forceinline__ void weigh(Fragment<kv_tile> (&logits)[fragments], int tile,
+                                        Result& result) const {
+    int const valid_keys = k_.tokens - tile * kv_tile;
+#pragma unroll
+    for (int f = 0; f < fragments; ++f) {
+      if (valid_keys < kv_tile) mask_tail(logits[f], valid_keys);
+      float rescale[2];
+      result.softmax[f].update(logits[f], scale_log2_, rescale);
+#pragma unroll
+      for (int r = 0; r < 2; ++r) result.out[f].scale_row(r, rescale[r]);
+    }
+  }
+
+  __device__ __forceinline__ void multiply_pv(Fragment<head_dim> (&out)[fragments],
+                                              Fragment<kv_tile> const (&weights)[fragments],
+                                              std::uint32_t v_tile) const {
+    int const lane = lane_index();
+    std::uint32_t const v_lane = opaque(v_tile + Tile::offset(lane % 16, lane / 16));
+#pragma unroll
+    for (int step = 0; step < kv_tile / 16; ++step) {
+      std::uint32_t p[fragments][4];
+#pragma unroll
+      for (int f = 0; f < fragments; ++f) weights[f].template to_operand<T>(p[f], step);
+#pragma unroll
+      for (int channels = 0; channels < head_dim / 16; ++channels) {
+        std::uint32_t v[4];
+        ldmatrix_transposed(v, Tile::step(v_lane, 2 * channels) + 16 * step * Tile::row_bytes);
+#pragma unroll
+        for (int f = 0; f < fragments; ++f) {
+          mma_16x8x16<T>(out[f].value[2 * channels], p[f], v[0], v[1]);
+          mma_16x8x16<T>(out[f].value[2 * channels + 1], p[f], v[2], v[3]);
+        }
+      }
+    }
+  }
+
+  /// Hides where a value came from: the compiler would otherwise keep every address derived from it across the main loop.
+  static __device__ __forceinline__ std::uint32_t opaque(std::uint32_t value) {
+    asm volatile("" : "+r"(value));
+    return value;
+  }
+
+  std::uint32_t q_tile_, k_ring_, v_ring_;
+  HeadView<T> q_, k_, v_;
+  float scale_log2_;
+};
+
+}  // namespace sparge

@@ -1,0 +1,17 @@
+#pragma once
+/// Base-2 exponential and logarithm as the hardware computes them.
+
+namespace sparge {
+
+inline constexpr float ln_2 = 0.69314718055994531f;
+
+/// 2^x to 2 units in the last place; 2^-inf = 0, NaN stays.
+__device__ __forceinline__ float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
+
+}  // namespace sparge
