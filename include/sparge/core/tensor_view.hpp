@@ -18,7 +18,7 @@ struct TensorView {
   std::int64_t stride[4] = {0, 0, 0, 1};  ///< in elements, same order
 
   /// A view that may write converts to one that only reads.
-  template <class U = T, class = std::enable_if_t<!std::is_const_v<U>>>
+  template <class U = T, class = std::enable_if_t<std::is_same_v<U, T> && !std::is_const_v<U>>>
   operator TensorView<U const>() const {
     TensorView<U const> view{data, {}, {}};
     for (int axis = 0; axis < 4; ++axis) view.shape[axis] = shape[axis], view.stride[axis] = stride[axis];
