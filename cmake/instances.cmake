@@ -1,0 +1,101 @@
+# One translation unit per built row of plan/forward_table.inc, one object library per kernel architecture, and the
+# header that tells the host code which rows and GPU targets this build contains.
+
+set(forward_table "${PROJECT_SOURCE_DIR}/include/sparge/plan/forward_table.inc")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${forward_table}")
+
+# Sets sparge_rows (indices of the rows to build), and per row sparge_row_<i>_{arch,name}.
+function(sparge_read_forward_table)
+  file(STRINGS "${forward_table}" lines)
+  set(row 0)
+  set(rows "")
+  set(dtypes_seen "")
+  set(head_dims_seen "")
+  foreach(line IN LISTS lines)
+    if(line MATCHES "^[ \t]*(//.*)?$")
+      continue()
+    endif()
+    set(number "[0-9]+")
+    if(NOT line MATCHES "^ROW\\(([a-z0-9]+), ([a-z0-9]+), (${number}), (${number}), (${number}), (${number}), (${number}), (${number})\\)$")
+      message(FATAL_ERROR "forward_table.inc: not a ROW(arch, dtype, head_dim, q_tile, kv_tile, stages, warps, "
+                          "ctas_per_sm): ${line}")
+    endif()
+    list(APPEND dtypes_seen ${CMAKE_MATCH_2})
+    list(APPEND head_dims_seen ${CMAKE_MATCH_3})
+    if(CMAKE_MATCH_2 IN_LIST SPARGE_DTYPES AND CMAKE_MATCH_3 IN_LIST SPARGE_HEAD_DIMS)
+      list(APPEND rows ${row})
+      set(sparge_row_${row}_arch ${CMAKE_MATCH_1} PARENT_SCOPE)
+      set(sparge_row_${row}_name
+          "forward_${CMAKE_MATCH_1}_${CMAKE_MATCH_2}_d${CMAKE_MATCH_3}_${CMAKE_MATCH_4}x${CMAKE_MATCH_5}_s${CMAKE_MATCH_6}_w${CMAKE_MATCH_7}"
+          PARENT_SCOPE)
+    endif()
+    math(EXPR row "${row} + 1")
+  endforeach()
+  if(row GREATER 63)
+    message(FATAL_ERROR "forward_table.inc: ${row} rows; sparge::built::forward_rows holds at most 63")
+  endif()
+  sparge_require_known(SPARGE_DTYPES "${dtypes_seen}")
+  sparge_require_known(SPARGE_HEAD_DIMS "${head_dims_seen}")
+  set(sparge_rows "${rows}" PARENT_SCOPE)
+endfunction()
+
+# A misspelt filter must not build a library without kernels.
+function(sparge_require_known option known)
+  list(REMOVE_DUPLICATES known)
+  if(NOT ${option})
+    message(FATAL_ERROR "${option} is empty; the table has: ${known}")
+  endif()
+  foreach(value IN LISTS ${option})
+    if(NOT value IN_LIST known)
+      message(FATAL_ERROR "${option}: no row of forward_table.inc has '${value}'; the table has: ${known}")
+    endif()
+  endforeach()
+endfunction()
+
+# The kernels of one architecture family, with `sources` beside its rows.
+function(sparge_add_kernels arch cuda_architectures)
+  set(sources ${ARGN})
+  foreach(row IN LISTS sparge_rows)
+    if(sparge_row_${row}_arch STREQUAL arch)
+      set(ROW ${row})
+      set(source "${PROJECT_BINARY_DIR}/instances/${sparge_row_${row}_name}.cu")
+      configure_file("${PROJECT_SOURCE_DIR}/src/forward_instance.cu.in" "${source}" @ONLY)
+      list(APPEND sources "${source}")
+    endif()
+  endforeach()
+  set(target sparge_kernels_${arch})
+  add_library(${target} OBJECT ${sources})
+  set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES "${cuda_architectures}")
+  target_link_libraries(${target} PRIVATE sparge_headers)
+  sparge_use_built_header(${target} PRIVATE)
+  sparge_warnings(${target})
+  target_sources(sparge PRIVATE $<TARGET_OBJECTS:${target}>)
+  set_property(GLOBAL APPEND PROPERTY sparge_kernel_archs ${arch})
+endfunction()
+
+# Public for the library: whoever links it must see the same rows as the library does.
+function(sparge_use_built_header target scope)
+  target_include_directories(${target} ${scope} "$<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>")
+  target_compile_definitions(${target} ${scope} "SPARGE_BUILT_HEADER=\"sparge/built_rows.hpp\"")
+endfunction()
+
+sparge_read_forward_table()
+
+set(SPARGE_BUILT_BITS 0)
+foreach(row IN LISTS sparge_rows)
+  math(EXPR SPARGE_BUILT_BITS "${SPARGE_BUILT_BITS} | (1 << ${row})" OUTPUT_FORMAT HEXADECIMAL)
+endforeach()
+set(SPARGE_BUILT_TARGETS "${sparge_targets}")
+configure_file("${PROJECT_SOURCE_DIR}/cmake/built_rows.hpp.in" "${PROJECT_BINARY_DIR}/include/sparge/built_rows.hpp" @ONLY)
+sparge_use_built_header(sparge PUBLIC)
+
+file(GLOB portable_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.cu")
+sparge_add_kernels(sm80 "${CMAKE_CUDA_ARCHITECTURES}" ${portable_sources})
+
+get_property(kernel_archs GLOBAL PROPERTY sparge_kernel_archs)
+foreach(row IN LISTS sparge_rows)
+  if(NOT sparge_row_${row}_arch IN_LIST kernel_archs)
+    message(FATAL_ERROR "forward_table.inc: row ${row} is for ${sparge_row_${row}_arch}, which has no "
+                        "sparge_add_kernels() line in cmake/instances.cmake")
+  endif()
+endforeach()
