@@ -1,0 +1,102 @@
+#include <cmath>
+#include <limits>
+
+#include "bits.hpp"
+#include "probe.hpp"
+#include "support/catch.hpp"
+#include "support/gpu.hpp"
+
+using namespace sparge::probe;
+
+namespace {
+
+constexpr double log2_e = 1.4426950408889634;
+constexpr float inf = std::numeric_limits<float>::infinity();
+
+/// Checks sum, lse and the weights brought to the last reference against f64.
+void check_rows(std::vector<float> const& logits, float scale, int valid_columns) {
+  int const tiles = static_cast<int>(logits.size()) / 1024;
+  auto const got = online_softmax(logits, static_cast<float>(scale * log2_e), valid_columns);
+  for (int row = 0; row < 16; ++row) {
+    CAPTURE(row);
+    std::vector<double> kept, weight;
+    for (int tile = 0; tile < tiles; ++tile)
+      for (int column = 0; column < (tile + 1 == tiles ? valid_columns : 64); ++column) {
+        double factor = got.weights[(tile * 16 + row) * 64 + column];
+        for (int later = tile + 1; later < tiles; ++later) factor *= got.rescale[later * 16 + row];
+        kept.push_back(double{scale} * logits[(tile * 16 + row) * 64 + column]);
+        weight.push_back(factor);
+      }
+    double maximum = -inf, sum = 0;
+    for (double logit : kept) maximum = std::max(maximum, logit);
+    if (maximum == -inf) {
+      CHECK(got.sum[row] == 0);
+      CHECK(got.lse[row] == -inf);
+      continue;
+    }
+    for (double logit : kept) sum += std::exp(logit - maximum);
+    double const lse = maximum + std::log(sum);
+    double const rounding = 4e-6 + 3e-7 * std::abs(maximum);
+    CHECK(std::abs(got.lse[row] - lse) <= rounding);
+    double worst = 0;
+    for (std::size_t i = 0; i < kept.size(); ++i)
+      worst = std::max(worst, std::abs(weight[i] / got.sum[row] - std::exp(kept[i] - lse)));
+    CHECK(worst <= rounding);
+  }
+}
+
+std::vector<float> random_logits(int tiles, float spread, std::uint32_t seed) {
+  auto logits = small_integers(static_cast<std::size_t>(tiles) * 1024, seed);
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    logits[i] = spread * (logits[i] + 0.013f * static_cast<float>(i % 71));
+  return logits;
+}
+
+}  // namespace
+
+TEST_CASE("online softmax over tiles equals softmax over the whole row", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  for (int valid : {1, 8, 63, 64}) {
+    check_rows(random_logits(1, 1.0f, 1), 0.125f, valid);
+    check_rows(random_logits(5, 1.0f, 2), 0.125f, valid);
+    check_rows(random_logits(3, 10.0f, 3), 1.0f, valid);
+  }
+}
+
+TEST_CASE("online softmax keeps its sum when a far larger logit comes last", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  auto logits = random_logits(3, 1.0f, 4);
+  for (int row = 0; row < 16; ++row) logits[(2 * 16 + row) * 64 + 5] = 200.0f;
+  check_rows(logits, 1.0f, 64);
+}
+
+TEST_CASE("online softmax of a row without finite logits is empty until one comes", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  std::vector<float> const none(2 * 1024, -inf);
+  check_rows(none, 0.5f, 64);
+  auto late = none;
+  auto const last = random_logits(1, 1.0f, 6);
+  std::copy(last.begin(), last.end(), late.begin() + 1024);
+  check_rows(late, 0.5f, 64);
+}
+
+TEST_CASE("online softmax turns a NaN or infinite logit into a NaN row and leaves the others alone",
+          "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  auto logits = random_logits(2, 1.0f, 7);
+  logits[3 * 64 + 9] = std::nanf("");
+  logits[(16 + 8) * 64 + 1] = inf;
+  auto const got = online_softmax(logits, 0.2f, 64);
+  for (int row = 0; row < 16; ++row) CHECK(std::isnan(got.sum[row]) == (row == 3 || row == 8));
+}
+
+TEST_CASE("equal logits of a million share their weight exactly", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  std::vector<float> const logits(2 * 1024, 1e6f);
+  auto const got = online_softmax(logits, 0.7213f, 64);
+  for (int row = 0; row < 16; ++row)
+    for (int i = 0; i < 64; ++i) {
+      CHECK(got.weights[row * 64 + i] == got.weights[(16 + row) * 64 + i]);
+      CHECK(got.rescale[16 + row] == 1);
+    }
+}

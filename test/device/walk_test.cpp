@@ -1,0 +1,67 @@
+#include "probe.hpp"
+#include "support/catch.hpp"
+#include "support/gpu.hpp"
+
+using namespace sparge::probe;
+
+namespace {
+
+std::vector<std::uint32_t> row_of(std::vector<int> const& blocks, int count) {
+  std::vector<std::uint32_t> row(static_cast<std::size_t>(count + 31) / 32 +
+                                 1);  // one word more: never empty
+  for (int block : blocks) row[block / 32] |= 1u << block % 32;
+  return row;
+}
+
+std::vector<int> every(int step, int count) {
+  std::vector<int> blocks;
+  for (int block = 0; block < count; block += step) blocks.push_back(block);
+  return blocks;
+}
+
+}  // namespace
+
+TEST_CASE("a row walk visits kept blocks in ascending order in rows of any length", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  for (int count : {0, 1, 5, 31, 32, 33, 512, 1023, 1024, 1025, 1182, 2049, 16384})
+    for (int step : {1, 2, 37, 1000, 20000}) {
+      CAPTURE(count, step);
+      auto const blocks = every(step, count);
+      CHECK(row_walk(row_of(blocks, count), count) == blocks);
+    }
+}
+
+TEST_CASE("a row walk finds a lone block anywhere and nothing in an empty row", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  for (int block : {0, 31, 32, 1023, 1024, 2047, 5000})
+    CHECK(row_walk(row_of({block}, 5001), 5001) == std::vector<int>{block});
+  CHECK(row_walk(row_of({}, 5001), 5001).empty());
+}
+
+TEST_CASE("U31 a row walk ignores bits past the last block", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  std::vector<std::uint32_t> const ones(64, 0xFFFFFFFFu);
+  for (int count : {0, 1, 40, 1024, 1030}) CHECK(row_walk(ones, count) == every(1, count));
+}
+
+TEST_CASE("a tile walk expands blocks and leaves out tiles past the last token", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  CHECK(tile_walk(row_of({0, 3}, 4), 4, 2, 8) == std::vector<int>{0, 1, 6, 7});
+  CHECK(tile_walk(row_of({0, 3}, 4), 4, 2, 7) == std::vector<int>{0, 1, 6});
+  CHECK(tile_walk(row_of({3}, 4), 4, 2, 7) == std::vector<int>{6});
+  CHECK(tile_walk(row_of({1, 2}, 4), 4, 1, 4) == std::vector<int>{1, 2});
+  CHECK(tile_walk(row_of({}, 4), 4, 2, 8).empty());
+}
+
+TEST_CASE("tiles are ordered head by head and each comes once", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  auto const order = tile_order(2, 3, 5);
+  std::size_t i = 0;
+  for (int batch = 0; batch < 2; ++batch)
+    for (int head = 0; head < 3; ++head)
+      for (int tile = 0; tile < 5; ++tile, i += 3) {
+        CHECK(order[i] == batch);
+        CHECK(order[i + 1] == head);
+        CHECK(order[i + 2] == tile);
+      }
+}
