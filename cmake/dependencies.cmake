@@ -1,16 +1,9 @@
-# The CUDA Toolkit and its CCCL; Catch2 and Google Benchmark for development only.
+# The CUDA Toolkit, whose nvcc finds its CCCL by itself; Catch2 and Google Benchmark for development only.
 
 find_package(CUDAToolkit 13.0 QUIET)
 if(NOT CUDAToolkit_FOUND)
   message(FATAL_ERROR "sparge needs the CUDA Toolkit 13.0 or later; nvcc here is version ${CMAKE_CUDA_COMPILER_VERSION} "
                       "(${CMAKE_CUDA_COMPILER}). Set CUDACXX or CUDAToolkit_ROOT to a newer one.")
-endif()
-
-# No version is asked for: CCCL's version file refuses every other major. The toolkit's own is always new enough.
-find_package(CCCL CONFIG QUIET HINTS "${CUDAToolkit_LIBRARY_DIR}/cmake" "${CUDAToolkit_TARGET_DIR}/lib/cmake")
-if(NOT CCCL_FOUND)
-  message(FATAL_ERROR "sparge needs CCCL, which comes with the CUDA Toolkit, but found no CCCLConfig.cmake under "
-                      "${CUDAToolkit_LIBRARY_DIR}/cmake. Set CCCL_DIR.")
 endif()
 
 include(FetchContent)

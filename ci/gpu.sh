@@ -1,0 +1,177 @@
+#!/usr/bin/env bash
+# gpu.sh STAGE: runs a stage on a machine with a GPU and writes OUT/record.STAGE.json.
+#   test              every test; none may be skipped
+#   sanitize [TOOL..] the tests tagged [sanitize] under compute-sanitizer: memcheck racecheck initcheck synccheck
+#   fuzz              the tests tagged [fuzz], again and again with new seeds, for FUZZ_SECONDS
+#   bench             the benchmark programs
+#   merge [FOLDER..]  joins the records of these sources (default: OUT) into docs/gpu_record.json; needs no GPU
+# Environment: OUT (default out), SPARGE_ARCHS (default 90a), FUZZ_SECONDS (default 240). A stage ends within 8 minutes.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=${OUT:-out}
+build=build-gpu
+stage=${1:-}
+[ $# -gt 0 ] && shift
+mkdir -p "$out"
+
+sources=$(bash ci/source_hash.sh)
+cuda=$(dirname "$(dirname "$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)")")
+export SPARGE_REQUIRE_GPU=1
+export PATH="$cuda/bin:$PATH"
+
+# build_targets TARGET...: `all` for everything.
+build_targets() {
+  local log=$out/build.$stage.log
+  { cmake --preset gpu "-DSPARGE_ARCHS=${SPARGE_ARCHS:-90a}" && cmake --build --preset gpu --target "$@"; } >"$log" 2>&1 || {
+    tail -n 60 "$log"
+    exit 1
+  }
+}
+
+# record JSON: the stage's result, with where it came from.
+record() {
+  local gpu driver
+  gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)
+  driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)
+  jq -n --arg sources "$sources" --arg gpu "$gpu" --arg driver "$driver" --arg date "$(date -u +%F)" \
+    --arg stage "$stage" --argjson result "$1" \
+    '{sources: $sources, gpu: $gpu, driver: $driver, date: $date, stages: {($stage): $result}}' |
+    tee "$out/record.$stage.json"
+}
+
+# tagged TAG: the test programs that have tests with that tag.
+tagged() {
+  local program
+  for program in "$build"/bin/*_tests; do
+    "$program" --list-tests "$1" 2>/dev/null | grep -qE '^[1-9][0-9]* (matching )?test case' && echo "$program"
+  done
+  return 0
+}
+
+run_tests() {
+  build_targets all
+  local status=0 count
+  ctest --test-dir "$build" -j 8 --timeout 200 --output-on-failure --no-tests=error \
+    --output-junit "$PWD/$build/tests.xml" >"$out/tests.log" 2>&1 || status=1
+  grep -E 'Failed|Timeout|Skipped|tests passed' "$out/tests.log" | tail -n 60
+  count() { grep -m1 -oE "\b$1=\"[0-9]+\"" "$build/tests.xml" | grep -oE '[0-9]+'; }
+  local tests failed skipped
+  tests=$(count tests) failed=$(count failures) skipped=$(count skipped)
+  record "{\"passed\": $((tests - failed - skipped)), \"failed\": $failed, \"skipped\": $skipped}"
+  return $status
+}
+
+# Names of kernels that the [sanitize] tests launch, against those that the library holds.
+count_kernels() {
+  local programs=$1 library=$out/kernels.built.txt launched=$out/kernels.launched.txt program
+  g++ -shared -fPIC -std=c++17 -I"$cuda/include" -I"$cuda/extras/CUPTI/include" ci/launched_kernels.cpp \
+    -o "$build/liblaunched_kernels.so" -L"$cuda/lib64" -L"$cuda/lib" -L"$cuda/extras/CUPTI/lib64" -lcupti \
+    -Wl,-rpath,"$cuda/lib64:$cuda/lib:$cuda/extras/CUPTI/lib64"
+  nm "$build/libsparge.a" 2>/dev/null | grep -oE '[TW] _ZN6sparge5entryI\S+' | cut -d' ' -f2 | sort -u >"$library"
+  : >"$launched.all"
+  for program in $programs; do
+    CUDA_INJECTION64_PATH=$PWD/$build/liblaunched_kernels.so LAUNCHED_KERNELS=$launched.all \
+      timeout 120 "$program" "[sanitize]" >/dev/null || true
+  done
+  sort -u "$launched.all" | comm -12 - "$library" >"$launched"
+  rm "$launched.all"
+  comm -13 "$launched" "$library" | c++filt | sed 's/^/no [sanitize] test launches /' >&2
+}
+
+# sanitize TOOL PROGRAMS KERNELS: prints the tool's entry of the record. Its log stays in OUT.
+sanitize() {
+  local tool=$1 programs=$2 kernels=$3 log=$out/$1.log program status=0 hazards
+  : >"$log"
+  for program in $programs; do
+    timeout 200 compute-sanitizer --tool "$tool" --error-exitcode 86 --print-limit 20 "$program" "[sanitize]" \
+      >>"$log" 2>&1 || status=$?
+  done
+  hazards=$(grep -oE '(ERROR|RACECHECK) SUMMARY: [0-9]+' "$log" | awk '{ n += $3 } END { print n + 0 }')
+  local summaries
+  summaries=$(grep -cE '(ERROR|RACECHECK) SUMMARY' "$log" || true)
+  if [ "$status" -eq 0 ] && [ "$hazards" -eq 0 ] && [ "$summaries" -eq "$(wc -w <<<"$programs")" ]; then
+    echo "{\"$tool\": {\"kernels\": $kernels, \"verdict\": \"clean\"}}"
+  else
+    echo "{\"$tool\": {\"kernels\": $kernels, \"verdict\": \"failed\", \"hazards\": $hazards, \"exit\": $status}}"
+  fi
+}
+
+run_sanitize() {
+  build_targets all
+  local programs kernels tool result='{}'
+  programs=$(tagged "[sanitize]")
+  [ -n "$programs" ] || { echo "no test is tagged [sanitize]" >&2; exit 1; }
+  count_kernels "$programs"
+  kernels=$(wc -l <"$out/kernels.launched.txt")
+  for tool in "${@:-memcheck racecheck initcheck synccheck}"; do
+    for tool in $tool; do
+      result=$(jq -s 'add' <<<"$result $(sanitize "$tool" "$programs" "$kernels")")
+    done
+  done
+  record "$(jq --argjson built "$(wc -l <"$out/kernels.built.txt")" '. + {kernels_built: $built}' <<<"$result")"
+  jq -e '[.[] | objects | select(.verdict != "clean")] | length == 0' <<<"$result" >/dev/null && [ "$kernels" -gt 0 ]
+}
+
+run_fuzz() {
+  build_targets all
+  local programs program seed=$(($(date +%s) % 1000000)) rounds=0 failed=0
+  programs=$(tagged "[fuzz]")
+  [ -n "$programs" ] || { echo "no test is tagged [fuzz]" >&2; exit 1; }
+  local first=$seed end=$((SECONDS + ${FUZZ_SECONDS:-240}))
+  while [ $SECONDS -lt $end ] && [ $failed -eq 0 ]; do
+    for program in $programs; do
+      timeout 180 "$program" "[fuzz]" --rng-seed "$seed" >"$out/fuzz.log" 2>&1 || {
+        failed=1
+        echo "$program fails with --rng-seed $seed:" && tail -n 40 "$out/fuzz.log"
+      }
+    done
+    rounds=$((rounds + 1)) seed=$((seed + 1))
+  done
+  record "{\"first_seed\": $first, \"rounds\": $rounds, \"failed\": $failed}"
+  return $failed
+}
+
+run_bench() {
+  build_targets all
+  local program name status=0 results='{}'
+  for program in "$build"/bin/*_bench; do
+    [ -x "$program" ] || { echo "there are no benchmark programs" >&2; exit 1; }
+    name=$(basename "$program")
+    # A benchmark that gave up still exits with 0, so its JSON decides.
+    timeout 400 "$program" --benchmark_out="$out/$name.json" --benchmark_out_format=json || status=1
+    jq -e '[.benchmarks[] | select(.error_occurred)] | length == 0' "$out/$name.json" >/dev/null || status=1
+    results=$(jq --arg name "$name" --slurpfile run "$out/$name.json" '. + {($name): ($run[0].benchmarks | length)}' \
+      <<<"$results")
+  done
+  record "$results"
+  return $status
+}
+
+# Records of other sources are left out, those of docs/gpu_record.json included.
+merge() {
+  local folder records=()
+  [ -f docs/gpu_record.json ] && records+=(docs/gpu_record.json)
+  for folder in "${@:-$out}"; do
+    for record in "$folder"/record.*.json; do [ -f "$record" ] && records+=("$record"); done
+  done
+  jq -s --arg sources "$sources" 'map(select(.sources == $sources)) | reduce .[] as $one ({}; . * $one)' \
+    "${records[@]}" >"$out/merged.json"
+  if [ "$(jq length "$out/merged.json")" -eq 0 ]; then
+    echo "no record is of these sources ($sources)" >&2
+    exit 1
+  fi
+  mv "$out/merged.json" docs/gpu_record.json
+  cat docs/gpu_record.json
+}
+
+case $stage in
+  test) run_tests ;;
+  sanitize) run_sanitize "$@" ;;
+  fuzz) run_fuzz ;;
+  bench) run_bench ;;
+  merge) merge "$@" ;;
+  *)
+    sed -n '2,8s/^# //p' "$0" >&2
+    exit 2
+    ;;
+esac

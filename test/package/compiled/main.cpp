@@ -1,0 +1,3 @@
+#include "../plans.hpp"
+
+int main() { return make_plans(); }

@@ -1,0 +1,12 @@
+#pragma once
+/// This program's kernels: row 0 of forward_table.inc, for capability 8.0 and, as PTX, every later one.
+
+#include "sparge/plan/built.hpp"
+
+namespace sparge::built {
+
+inline constexpr std::uint64_t forward_rows = 1;
+
+inline constexpr Target targets[] = {{80, true}};
+
+}  // namespace sparge::built

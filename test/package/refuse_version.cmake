@@ -1,0 +1,7 @@
+set(PACKAGE_FIND_VERSION 0.2)
+set(PACKAGE_FIND_VERSION_MAJOR 0)
+set(PACKAGE_FIND_VERSION_MINOR 2)
+include("${sparge_DIR}/spargeConfigVersion.cmake")
+if(PACKAGE_VERSION_COMPATIBLE)
+  message(FATAL_ERROR "version ${PACKAGE_VERSION} passes for 0.2, but 0.x promises nothing across minor versions")
+endif()
