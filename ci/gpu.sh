@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${OUT:-out}
-build=build-gpu
+build="build-gpu"
 stage=${1:-}
 [ $# -gt 0 ] && shift
 mkdir -p "$out"
@@ -50,12 +50,11 @@ tagged() {
 
 run_tests() {
   build_targets all
-  local status=0 count
+  local status=0 tests failed skipped
   ctest --test-dir "$build" -j 8 --timeout 200 --output-on-failure --no-tests=error \
     --output-junit "$PWD/$build/tests.xml" >"$out/tests.log" 2>&1 || status=1
   grep -E 'Failed|Timeout|Skipped|tests passed' "$out/tests.log" | tail -n 60
   count() { grep -m1 -oE "\b$1=\"[0-9]+\"" "$build/tests.xml" | grep -oE '[0-9]+'; }
-  local tests failed skipped
   tests=$(count tests) failed=$(count failures) skipped=$(count skipped)
   record "{\"passed\": $((tests - failed - skipped)), \"failed\": $failed, \"skipped\": $skipped}"
   return $status
@@ -99,14 +98,13 @@ sanitize() {
 run_sanitize() {
   build_targets all
   local programs kernels tool result='{}'
+  [ $# -gt 0 ] || set -- memcheck racecheck initcheck synccheck
   programs=$(tagged "[sanitize]")
   [ -n "$programs" ] || { echo "no test is tagged [sanitize]" >&2; exit 1; }
   count_kernels "$programs"
   kernels=$(wc -l <"$out/kernels.launched.txt")
-  for tool in "${@:-memcheck racecheck initcheck synccheck}"; do
-    for tool in $tool; do
-      result=$(jq -s 'add' <<<"$result $(sanitize "$tool" "$programs" "$kernels")")
-    done
+  for tool in "$@"; do
+    result=$(jq -s 'add' <<<"$result $(sanitize "$tool" "$programs" "$kernels")")
   done
   record "$(jq --argjson built "$(wc -l <"$out/kernels.built.txt")" '. + {kernels_built: $built}' <<<"$result")"
   jq -e '[.[] | objects | select(.verdict != "clean")] | length == 0' <<<"$result" >/dev/null && [ "$kernels" -gt 0 ]
@@ -149,7 +147,7 @@ run_bench() {
 
 # Records of other sources are left out, those of docs/gpu_record.json included.
 merge() {
-  local folder records=()
+  local folder record records=()
   [ -f docs/gpu_record.json ] && records+=(docs/gpu_record.json)
   for folder in "${@:-$out}"; do
     for record in "$folder"/record.*.json; do [ -f "$record" ] && records+=("$record"); done

@@ -3,7 +3,7 @@
 # speak of no one machine. Prints every finding and fails if there is one.
 set -uo pipefail
 export LC_ALL=C
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 1
 failed=0
 
 complain() {
@@ -38,6 +38,7 @@ done
 # may_include FILES-PATTERN ALLOWED-PATTERN
 may_include() {
   local found
+  # shellcheck disable=SC2086
   found=$(grep -nP '^\s*#\s*include "sparge/' $1 2>/dev/null | grep -vP "include \"sparge/($2)")
   [ -z "$found" ] || complain "an include that points up or across floors:" "$found"
 }

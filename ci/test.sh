@@ -3,7 +3,7 @@
 # line counts the tests; the exit status is 0 only if all of them passed or were skipped for want of a GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-build=build-ci
+build="build-ci"
 
 step() { printf '\n== %s\n' "$*"; }
 
