@@ -158,6 +158,7 @@ merge() {
     echo "no record is of these sources ($sources)" >&2
     exit 1
   fi
+  mkdir -p docs
   mv "$out/merged.json" docs/gpu_record.json
   cat docs/gpu_record.json
 }

@@ -18,7 +18,7 @@ endforeach()
 
 add_library(sparge_header_tests OBJECT ${host_units})
 target_link_libraries(sparge_header_tests PRIVATE sparge_headers)
-target_compile_options(sparge_header_tests PRIVATE -Wall -Wextra -Werror)
+target_compile_options(sparge_header_tests PRIVATE -O0 -Wall -Wextra -Werror)
 
 if(device_units)
   add_library(sparge_device_header_tests OBJECT ${device_units})

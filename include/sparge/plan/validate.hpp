@@ -9,6 +9,7 @@
 #include "sparge/core/device.hpp"
 #include "sparge/core/mask_rule.hpp"
 #include "sparge/core/mask_view.hpp"
+#include "sparge/core/plan_options.hpp"
 #include "sparge/core/problem.hpp"
 #include "sparge/core/tensor_view.hpp"
 #include "sparge/core/workspace.hpp"
