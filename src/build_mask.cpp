@@ -1,4 +1,3 @@
-#define SPARGE_INLINE
 #include "sparge/op/build_mask.hpp"
 
 namespace sparge {

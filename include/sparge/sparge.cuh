@@ -1,0 +1,27 @@
+#pragma once
+/// Everything, for header-only use: include this in .cu files that nvcc compiles as C++20. The calls are those of sparge.hpp,
+/// with the same checks; the kernels that they name are compiled where they are called.
+
+#if __cplusplus < 202002L
+#error \
+    "sparge.cuh needs C++20: in CMake, link sparge::headers and set CUDA_STANDARD to 20, since a CXX_STANDARD reaches nvcc too"
+#endif
+
+#include "sparge/sparge.hpp"
+
+#include "sparge/kernel/forward.cuh"
+#include "sparge/kernel/mask_centre.cuh"
+#include "sparge/kernel/mask_form.cuh"
+#include "sparge/kernel/mask_scores.cuh"
+#include "sparge/kernel/mask_select.cuh"
+#include "sparge/kernel/mask_stats.cuh"
+#include "sparge/kernel/mask_transpose.cuh"
+#include "sparge/kernel/pool.cuh"
+#include "sparge/op/build_mask.hpp"
+#include "sparge/op/device.hpp"
+#include "sparge/op/forward.hpp"
+#include "sparge/op/mask_form.hpp"
+#include "sparge/op/mask_stats.hpp"
+#include "sparge/op/pool.hpp"
+#include "sparge/op/select_blocks.hpp"
+#include "sparge/op/status_text.hpp"

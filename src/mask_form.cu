@@ -1,0 +1,4 @@
+#define SPARGE_INLINE
+
+#include "sparge/kernel/mask_form.cuh"
+#include "sparge/kernel/mask_transpose.cuh"

@@ -1,0 +1,4 @@
+#define SPARGE_INLINE
+
+#include "sparge/kernel/mask_centre.cuh"
+#include "sparge/kernel/mask_scores.cuh"
