@@ -6,19 +6,23 @@
 #include <initializer_list>
 
 #include "sparge/core/device.hpp"
+#include "sparge/core/linkage.hpp"
 #include "sparge/core/plan_options.hpp"
 #include "sparge/plan/refuse.hpp"
 #include "sparge/plan/validate.hpp"
-
-/// Non-template functions are `inline` for header-only users; src/ compiles each once with this defined empty.
-#ifndef SPARGE_INLINE
-#define SPARGE_INLINE inline
-#endif
 
 namespace sparge {
 
 /// Thread blocks of a one-dimensional grid.
 inline constexpr std::int64_t max_grid_blocks = std::numeric_limits<std::int32_t>::max();
+
+/// Refuses a problem that needs a larger grid. Nothing stands for a count that does not fit 64 bits.
+inline Status validate_grid(AttentionProblem const& p, std::optional<std::int64_t> blocks) {
+  if (!blocks || *blocks > max_grid_blocks)
+    return unsupported("problem.batch", "the problem needs 2^31 thread blocks or more; split the batch",
+                       p.batch);
+  return {};
+}
 
 /// A call runs on the device that its plan was made for: its kernels would otherwise see another GPU's memory.
 inline Status check_current_device(Device const& device) {

@@ -6,6 +6,7 @@
 
 #include "sparge/core/carver.hpp"
 #include "sparge/core/checked.hpp"
+#include "sparge/core/device.hpp"
 #include "sparge/core/problem.hpp"
 
 namespace sparge {
@@ -25,24 +26,90 @@ constexpr bool is_mask_block_size(std::int32_t block) {
   return false;
 }
 
-/// Scratch of selection: centred keys, and the rows in work. Rows are processed in chunks, so that the pairs in work
-/// stay near `pairs_in_work` however long a row is.
-struct SelectScratch {
+/// How the rows of a mask are scored: a row is one query block of one (batch, query head).
+///
+/// The rows of the query heads that share a kv head are adjacent, so they form a *group* that is cut into tiles of
+/// `tile_rows`; the last tile of a group may be partial. Tiles are taken in chunks, so that the pairs in work stay near
+/// `pairs_in_work` however many rows there are. A tile is scored against `tile_columns` key blocks at a time, and a row
+/// of scores is padded to whole tiles.
+struct RowLayout {
+  static constexpr std::int32_t tile_rows = 64, tile_columns = 128;
+  static constexpr std::int32_t row_warps = 4;  ///< rows that a thread block of the selecting kernels takes
   static constexpr std::int64_t pairs_in_work = std::int64_t{1} << 24;
+  /// Shared memory for ranked rows that still leaves room for two thread blocks on most SMs.
+  static constexpr std::int64_t most_shared_bytes = 96 * 1024;
 
-  float* centred_k = nullptr;     ///< [batch, kv_heads, kv_blocks, head_dim]
-  std::uint32_t* key = nullptr;   ///< [chunk_rows, kv_blocks], scores, then their order-preserving keys
-  std::uint32_t* mass = nullptr;  ///< [chunk_rows, kv_blocks], softmax mass in units of 2^-31
-  std::int64_t chunk_rows = 0;    ///< a row is one query block of one (batch, head)
+  std::int64_t groups = 0, group_rows = 0, group_tiles = 0;
+  std::int64_t tiles = 0, chunk_tiles = 0;
+  std::int64_t pitch = 0;  ///< values from one row of scores to the next
+  bool in_shared = false;  ///< whether ranked rows fit shared memory; otherwise they live in scratch
 
-  static SelectScratch lay_out(Carver& carver, AttentionProblem const& p) {
+  static constexpr RowLayout of(AttentionProblem const& p, Device const& device) {
+    RowLayout layout;
+    layout.groups = p.batch * p.kv_heads;
+    layout.group_rows = p.heads / p.kv_heads * p.q_blocks();
+    layout.group_tiles = ceil_div(layout.group_rows, tile_rows);
+    layout.tiles = layout.groups * layout.group_tiles;
+    layout.pitch = ceil_div(p.kv_blocks(), tile_columns) * tile_columns;
+    std::int64_t const tile_pairs = std::max<std::int64_t>(tile_rows * layout.pitch, 1);
+    layout.chunk_tiles = std::min(layout.tiles, std::max<std::int64_t>(pairs_in_work / tile_pairs, 1));
+    layout.in_shared =
+        layout.ranked_bytes() <= std::min<std::int64_t>(most_shared_bytes, device.shared_bytes_per_block);
+    return layout;
+  }
+
+  /// Keys and masses of the rows of one thread block.
+  constexpr std::int64_t ranked_bytes() const { return row_warps * pitch * 8; }
+  constexpr std::int64_t shared_bytes() const { return in_shared ? ranked_bytes() : 0; }
+  constexpr std::int64_t chunk_pairs() const { return chunk_tiles * tile_rows * pitch; }
+};
+
+/// Scratch of selection.
+struct SelectScratch {
+  float* key_mean = nullptr;  ///< [batch, kv_heads, head_dim]: mean pooled key of a head
+  std::uint32_t* scores =
+      nullptr;  ///< [chunk rows, pitch]: bits of f32 scores, then keys where rows are not in shared memory
+  std::uint32_t* mass = nullptr;  ///< likewise, only where rows are not in shared memory
+
+  static SelectScratch lay_out(Carver& carver, AttentionProblem const& p, RowLayout const& layout) {
     SelectScratch scratch;
-    std::int64_t const rows = p.batch * p.heads * p.q_blocks();
-    std::int64_t const row_pairs = std::max<std::int64_t>(p.kv_blocks(), 1);
-    scratch.chunk_rows = std::min(rows, std::max<std::int64_t>(pairs_in_work / row_pairs, 64));
-    scratch.centred_k = carver.take<float>(p.batch * p.kv_heads * p.kv_blocks() * p.head_dim);
-    scratch.key = carver.take<std::uint32_t>(scratch.chunk_rows * p.kv_blocks());
-    scratch.mass = carver.take<std::uint32_t>(scratch.chunk_rows * p.kv_blocks());
+    scratch.key_mean = carver.take<float>(layout.groups * p.head_dim);
+    scratch.scores = carver.take<std::uint32_t>(layout.chunk_pairs());
+    scratch.mass = carver.take<std::uint32_t>(layout.in_shared ? 0 : layout.chunk_pairs());
+    return scratch;
+  }
+};
+
+/// Scratch of build_mask: pooled vectors, then selection.
+struct BuildMaskScratch {
+  float* pooled_q = nullptr;  ///< [batch, heads, q_blocks, head_dim]
+  float* pooled_k = nullptr;  ///< [batch, kv_heads, kv_blocks, head_dim]
+  SelectScratch select;
+
+  static BuildMaskScratch lay_out(Carver& carver, AttentionProblem const& p, RowLayout const& layout) {
+    BuildMaskScratch scratch;
+    scratch.pooled_q = carver.take<float>(p.batch * p.heads * p.q_blocks() * p.head_dim);
+    scratch.pooled_k = carver.take<float>(p.batch * p.kv_heads * p.kv_blocks() * p.head_dim);
+    scratch.select = SelectScratch::lay_out(carver, p, layout);
+    return scratch;
+  }
+};
+
+/// What a mask keeps of one row, by who asks for it.
+struct RowStats {
+  double mass;  ///< softmax mass of the kept pairs
+  std::int32_t kept, by_both, by_top_k, by_top_p;
+};
+
+/// Scratch of mask_stats: selection, then one record a row.
+struct MaskStatsScratch {
+  SelectScratch select;
+  RowStats* rows = nullptr;  ///< [batch, heads, q_blocks]
+
+  static MaskStatsScratch lay_out(Carver& carver, AttentionProblem const& p, RowLayout const& layout) {
+    MaskStatsScratch scratch;
+    scratch.select = SelectScratch::lay_out(carver, p, layout);
+    scratch.rows = carver.take<RowStats>(p.batch * p.heads * p.q_blocks());
     return scratch;
   }
 };

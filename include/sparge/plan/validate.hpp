@@ -56,6 +56,8 @@ inline Status validate_blocks(AttentionProblem const& p) {
 /// Every array that a call may index must have a size that fits 64 bits in bytes.
 inline Status validate_sizes(AttentionProblem const& p) {
   std::int64_t const element_bytes = 4;  // f32, the widest; lists and bytes are checked by their own lengths
+  if (!checked_product({p.batch, p.heads, 2 * p.head_dim, element_bytes}))
+    return refuse("problem.batch", "batch * heads does not fit 64 bits in bytes", p.batch);
   if (!checked_product({p.batch, p.heads, p.q_tokens, p.head_dim, element_bytes}))
     return refuse("problem.batch", "batch * heads * q_tokens * head_dim does not fit 64 bits", p.batch);
   if (!checked_product({p.batch, p.kv_heads, p.kv_tokens, p.head_dim, element_bytes}))
@@ -204,6 +206,25 @@ Status validate_mask(ViewName const& name, MaskBits<Word> const& mask, std::int6
     return mismatch(name.shape, "must be the count that mask_words() gives for the problem",
                     static_cast<std::int64_t>(mask.words), words);
   return validate_pointer(name.data, mask.data, words);
+}
+
+inline Status validate_bytes(char const* data, char const* length, ByteMaskView bytes, std::int64_t pairs) {
+  if (static_cast<std::int64_t>(bytes.bytes) != pairs)
+    return mismatch(length, "must be batch * heads * q_blocks * kv_blocks of the problem",
+                    static_cast<std::int64_t>(bytes.bytes), pairs);
+  return validate_pointer(data, bytes.data, pairs, 1);
+}
+
+/// Lists of a mask of `rows` rows.
+inline Status validate_lists(std::int32_t const* counts, std::int32_t const* indices, std::int64_t capacity,
+                             std::int64_t least_capacity, std::int64_t rows) {
+  if (capacity < least_capacity)
+    return refuse("lists.capacity", "must be at least the expected value", capacity, least_capacity);
+  auto const entries = checked_product({rows, capacity, sizeof(std::int32_t)});
+  if (!entries)
+    return refuse("lists.capacity", "batch * heads * q_blocks * capacity does not fit 64 bits", capacity);
+  SPARGE_TRY(validate_pointer("lists.counts", counts, rows, sizeof(std::int32_t)));
+  return validate_pointer("lists.indices", indices, *entries, sizeof(std::int32_t));
 }
 
 inline Status validate_share(char const* field, double share) {

@@ -1,0 +1,143 @@
+#pragma once
+/// What the pooling and mask kernels are given, and their launches. Host code sees only this.
+
+#include <driver_types.h>
+
+#include <cstdint>
+
+#include "sparge/core/mask_rule.hpp"
+#include "sparge/core/mask_view.hpp"
+#include "sparge/core/tensor_view.hpp"
+#include "sparge/plan/mask_config.hpp"
+
+namespace sparge {
+
+// ---- Pooling -------------------------------------------------------------------------------------------------------
+
+/// One tensor to pool.
+template <class T>
+struct PoolInput {
+  TensorView<T const> x;
+  float* pooled = nullptr;  ///< [batch, heads, blocks, head_dim]
+  std::int32_t block_tokens = 0;
+  std::int64_t blocks = 0;  ///< of one head
+
+  std::int64_t all_blocks() const { return x.shape[0] * x.shape[1] * blocks; }
+};
+
+template <class T>
+struct PoolParams {
+  PoolInput<T> q, k;
+  std::int64_t q_blocks = 0, k_blocks = 0;  ///< of all heads
+};
+
+/// Enqueues pooling of q and of k as one kernel. Defined in kernel/pool.cuh; T is bfloat16 or float16.
+template <class T>
+cudaError_t launch_pool(PoolParams<T> const& params, std::int32_t head_dim, cudaStream_t stream) noexcept;
+
+/// Warps of a thread block of pooling: each takes one block of tokens.
+inline constexpr std::int32_t pool_warps = 4;
+
+// ---- Scores --------------------------------------------------------------------------------------------------------
+
+struct MaskCentreParams {
+  float const* pooled_k = nullptr;  ///< [batch, kv_heads, kv_blocks, head_dim]
+  float* key_mean = nullptr;        ///< out, [batch, kv_heads, head_dim]
+  std::int32_t kv_blocks = 0, head_dim = 0;
+};
+
+/// Channels that a thread block of centring takes.
+inline constexpr std::int32_t centre_channels = 32;
+
+cudaError_t launch_mask_centre(MaskCentreParams const& params, std::int64_t kv_heads,
+                               cudaStream_t stream) noexcept;
+
+/// A run of row tiles, see RowLayout.
+struct RowChunk {
+  std::int64_t first_tile = 0, tiles = 0;
+};
+
+struct MaskScoresParams {
+  float const* pooled_q = nullptr;  ///< [batch, heads, q_blocks, head_dim]
+  float const* pooled_k = nullptr;  ///< [batch, kv_heads, kv_blocks, head_dim]
+  float const* key_mean = nullptr;  ///< [batch, kv_heads, head_dim]
+  std::uint32_t* scores = nullptr;  ///< out, [chunk rows, pitch], bits of f32
+  RowChunk chunk;
+  std::int64_t group_rows = 0, group_tiles = 0, pitch = 0;
+  std::int32_t kv_blocks = 0, head_dim = 0;
+  float scale = 0;
+};
+
+cudaError_t launch_mask_scores(MaskScoresParams const& params, cudaStream_t stream) noexcept;
+
+// ---- Rows ----------------------------------------------------------------------------------------------------------
+
+/// What a kernel over scored rows needs to know.
+struct MaskRowsParams {
+  std::uint32_t* scores = nullptr;  ///< [chunk rows, pitch]; replaced by ranking keys where `mass` is given
+  std::uint32_t* mass = nullptr;    ///< [chunk rows, pitch], or null where ranked rows live in shared memory
+  RowChunk chunk;
+  std::int64_t group_rows = 0, group_tiles = 0, pitch = 0;
+  std::int64_t heads = 0, q_blocks = 0;
+  std::int32_t kv_blocks = 0, row_words = 0;
+  MaskRule rule;
+};
+
+struct MaskSelectParams {
+  MaskRowsParams rows;
+  std::int64_t q_tokens = 0, kv_tokens = 0;
+  std::int32_t q_block = 0, kv_block = 0;
+  std::uint32_t* mask = nullptr;  ///< out, [batch, heads, q_blocks, row_words]
+};
+
+cudaError_t launch_mask_select(MaskSelectParams const& params, std::int64_t shared_bytes,
+                               cudaStream_t stream) noexcept;
+
+struct MaskRowStatsParams {
+  MaskRowsParams rows;
+  std::uint32_t const* mask = nullptr;  ///< [batch, heads, q_blocks, row_words]
+  RowStats* stats = nullptr;            ///< out, [batch, heads, q_blocks]
+};
+
+cudaError_t launch_mask_row_stats(MaskRowStatsParams const& params, std::int64_t shared_bytes,
+                                  cudaStream_t stream) noexcept;
+
+struct MaskStatsSumParams {
+  RowStats const* rows = nullptr;  ///< [batch * heads, rows_per_head]
+  MaskStats* stats = nullptr;      ///< out, [batch * heads]
+  std::int64_t rows_per_head = 0, kv_blocks = 0;
+};
+
+cudaError_t launch_mask_stats_sum(MaskStatsSumParams const& params, std::int64_t heads,
+                                  cudaStream_t stream) noexcept;
+
+// ---- Forms of a mask -----------------------------------------------------------------------------------------------
+
+struct MaskTransposeParams {
+  std::uint32_t const* mask = nullptr;                  ///< [heads, q_blocks, row_words]
+  std::uint32_t* transposed = nullptr;                  ///< out, [heads, kv_blocks, column_words]
+  std::int64_t heads = 0, q_blocks = 0, kv_blocks = 0;  ///< heads of all batch items
+  std::int64_t row_words = 0, column_words = 0;
+};
+
+cudaError_t launch_mask_transpose(MaskTransposeParams const& params, cudaStream_t stream) noexcept;
+
+/// One mask row and its other forms. Which pointers are read and written depends on the launch.
+struct MaskFormParams {
+  std::int64_t rows = 0;  ///< batch * heads * q_blocks
+  std::int64_t kv_blocks = 0, row_words = 0;
+};
+
+cudaError_t launch_mask_to_bytes(MaskFormParams const& params, std::uint32_t const* mask, std::uint8_t* bytes,
+                                 cudaStream_t stream) noexcept;
+cudaError_t launch_mask_from_bytes(MaskFormParams const& params, std::uint8_t const* bytes,
+                                   std::uint32_t* mask, cudaStream_t stream) noexcept;
+cudaError_t launch_mask_to_lists(MaskFormParams const& params, std::uint32_t const* mask, BlockListsOut lists,
+                                 cudaStream_t stream) noexcept;
+cudaError_t launch_mask_from_lists(MaskFormParams const& params, BlockListsView lists, std::uint32_t* mask,
+                                   cudaStream_t stream) noexcept;
+
+/// Warps of a thread block of transposing and of conversions: each takes a bit tile, a word, or a row.
+inline constexpr std::int32_t form_warps = 8;
+
+}  // namespace sparge
