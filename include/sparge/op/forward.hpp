@@ -29,7 +29,7 @@ inline Status check_forced_forward(ElementType type, AttentionProblem const& p, 
 }
 
 /// Why no row was found, most telling first.
-inline Status no_forward_row(ElementType type, AttentionProblem const& p) {
+inline Status no_forward_row(ElementType type, AttentionProblem const& p, Device const& device) {
   bool built_type = false, built_head_dim = false;
   for (std::int32_t row = 0; row < forward_rows; ++row) {
     if (!is_built(row) || forward_table[row].dtype != type) continue;
@@ -42,7 +42,8 @@ inline Status no_forward_row(ElementType type, AttentionProblem const& p) {
   if (!built_head_dim)
     return unsupported("problem.head_dim", "this build left it out; see SPARGE_HEAD_DIMS", p.head_dim);
   return unsupported("device.shared_bytes_per_block",
-                     "no built kernel is small enough for the device's shared memory", 0);
+                     "no built kernel is small enough for the device's shared memory",
+                     device.shared_bytes_per_block);
 }
 
 template <class T, int row>
@@ -116,7 +117,7 @@ Status plan_forward(AttentionProblem const& problem, Device const& device, PlanO
   } else {
     row = choose_forward(element_type_of<T>, problem, device);
   }
-  if (row < 0) return detail::no_forward_row(element_type_of<T>, problem);
+  if (row < 0) return detail::no_forward_row(element_type_of<T>, problem, device);
   auto const blocks =
       checked_product({problem.batch, problem.heads, ceil_div(problem.q_tokens, forward_table[row].q_tile)});
   if (!blocks || *blocks > max_grid_blocks)
