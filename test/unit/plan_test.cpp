@@ -1,0 +1,264 @@
+/// The plan layer: the table of kernels and the choice among them, what views may be, scratch layouts.
+
+#include <cmath>
+#include <limits>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "sparge/plan/forward_config.hpp"
+#include "sparge/plan/mask_config.hpp"
+#include "sparge/plan/validate.hpp"
+#include "support/catch.hpp"
+
+using namespace sparge;
+
+namespace {
+
+constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+
+/// Capability, shared memory of a thread block and of an SM.
+constexpr Device big{0, 9, 0, 132, 232448, 233472, 62914560};
+constexpr Device ampere{0, 8, 0, 108, 166912, 167936, 41943040};
+constexpr Device small{0, 8, 9, 128, 101376, 102400, 75497472};
+
+AttentionProblem problem_of(std::int32_t head_dim, std::int32_t q_block, std::int32_t kv_block) {
+  return {1, 2, 2, 1000, 1000, head_dim, q_block, kv_block};
+}
+
+TensorView<bfloat16> view_with_strides(std::vector<std::int64_t> const& stride) {
+  TensorView<bfloat16> view{reinterpret_cast<bfloat16*>(256), {2, 3, 5, 64}, {}};
+  for (int axis = 0; axis < 4; ++axis) view.stride[axis] = stride[axis];
+  return view;
+}
+
+Status check_output(TensorView<bfloat16> const& view) {
+  return validate_view({"out.data", "out.shape", "out.stride"}, view, 2, 3, 5, 64, Access::write);
+}
+
+Status check_input(TensorView<bfloat16> const& view) {
+  return validate_view({"q.data", "q.shape", "q.stride"}, view, 2, 3, 5, 64, Access::read);
+}
+
+}  // namespace
+
+TEST_CASE("each row of the forward table is a kernel that could run") {
+  using Key = std::tuple<Arch, ElementType, int, int, int, int, int>;
+  std::set<Key> rows;
+  for (ForwardConfig const& row : forward_table) {
+    CAPTURE(rows.size());
+    CHECK(rows.insert({row.arch, row.dtype, row.head_dim, row.q_tile, row.kv_tile, row.stages, row.warps})
+              .second);
+    CHECK(row.q_tile % (16 * row.warps) == 0);
+    CHECK(row.kv_tile % 16 == 0);
+    CHECK(row.head_dim % 16 == 0);
+    CHECK(row.stages >= 1);
+    CHECK(row.threads() <= 1024);
+    CHECK(row.smem_bytes() == 2 * row.head_dim * (row.q_tile + 2 * row.stages * row.kv_tile));
+    CHECK(row.fits(big));
+  }
+  CHECK(forward_rows == static_cast<std::int32_t>(rows.size()));
+  CHECK(forward_rows <= 64);  // built rows are a 64-bit set
+}
+
+TEST_CASE("every promised problem has a kernel on every promised device") {
+  for (ElementType type : {ElementType::bf16, ElementType::f16})
+    for (std::int32_t head_dim : {64, 128})
+      for (std::int32_t q_block : {64, 128})
+        for (std::int32_t kv_block : {64, 128})
+          for (Device const& device : {big, ampere, small}) {
+            AttentionProblem const p = problem_of(head_dim, q_block, kv_block);
+            std::int32_t const row = choose_forward(type, p, device);
+            CAPTURE(name_of(type), head_dim, q_block, kv_block, device.shared_bytes_per_block, row);
+            REQUIRE(row >= 0);
+            ForwardConfig const& config = forward_table[row];
+            CHECK(config.dtype == type);
+            CHECK(config.head_dim == head_dim);
+            CHECK(q_block % config.q_tile == 0);
+            CHECK(kv_block % config.kv_tile == 0);
+            CHECK(config.smem_bytes() <= device.shared_bytes_per_block);
+            CHECK(config.ctas_per_sm * (config.smem_bytes() + 1024) <= device.shared_bytes_per_sm);
+            for (std::int32_t better = 0; better < row; ++better)
+              CHECK_FALSE((is_built(better) && forward_table[better].serves(type, p) &&
+                           forward_table[better].fits(device)));
+          }
+}
+
+TEST_CASE("U96 a device with 99 KB of shared memory gets a smaller kernel, and one with too little none") {
+  AttentionProblem const p = problem_of(128, 128, 64);
+  std::int32_t const on_big = choose_forward(ElementType::bf16, p, big);
+  std::int32_t const on_small = choose_forward(ElementType::bf16, p, small);
+  REQUIRE(on_big >= 0);
+  REQUIRE(on_small >= 0);
+  CHECK(forward_table[on_small].smem_bytes() < forward_table[on_big].smem_bytes());
+  CHECK(forward_table[on_small].smem_bytes() <= 101376);
+  Device tiny = small;
+  tiny.shared_bytes_per_block = 16384;
+  CHECK(choose_forward(ElementType::bf16, p, tiny) == -1);
+  // Enough for a block is not enough where too few blocks fit an SM.
+  Device narrow = big;
+  narrow.shared_bytes_per_sm = forward_table[on_big].smem_bytes();
+  CHECK_FALSE(forward_table[on_big].fits(narrow));
+}
+
+TEST_CASE("U47 U48 no kernel serves a head_dim or a mask block outside the promise") {
+  for (auto const& [head_dim, q_block, kv_block] : std::vector<std::tuple<int, int, int>>{{96, 128, 64},
+                                                                                          {64, 32, 64},
+                                                                                          {64, 128, 32},
+                                                                                          {64, 256, 64},
+                                                                                          {64, 128, 256},
+                                                                                          {64, 96, 64},
+                                                                                          {256, 128, 64},
+                                                                                          {0, 128, 64}})
+    CHECK(choose_forward(ElementType::bf16, problem_of(head_dim, q_block, kv_block), big) == -1);
+}
+
+TEST_CASE("U70 an output whose strides overlap is refused and any nesting of axes is accepted") {
+  for (std::vector<std::int64_t> const& stride : {std::vector<std::int64_t>{960, 320, 64, 1},
+                                                  {960, 64, 192, 1},
+                                                  {64, 128, 384, 1},
+                                                  {1920, 640, 128, 1},
+                                                  {960, 320, 72, 1},
+                                                  {8192, 72, 1024, 1}}) {
+    bool const nests = stride != std::vector<std::int64_t>{960, 320, 72, 1};
+    CAPTURE(stride[0], stride[1], stride[2]);
+    CHECK(check_output(view_with_strides(stride)).ok() == nests);
+    CHECK(check_input(view_with_strides(stride)).ok());
+  }
+}
+
+TEST_CASE("U70 U71 a stride of 0 is for inputs alone, and for axes of one entry") {
+  for (int axis = 0; axis < 3; ++axis) {
+    std::vector<std::int64_t> stride{960, 320, 64, 1};
+    stride[axis] = 0;
+    CHECK(check_input(view_with_strides(stride)).ok());
+    Status const status = check_output(view_with_strides(stride));
+    CHECK(status.code == StatusCode::invalid_argument);
+    CHECK(std::string(status.field) == "out.stride");
+  }
+  TensorView<bfloat16> one{reinterpret_cast<bfloat16*>(256), {1, 1, 5, 64}, {0, 0, 64, 1}};
+  CHECK(validate_view({"out.data", "out.shape", "out.stride"}, one, 1, 1, 5, 64, Access::write).ok());
+}
+
+TEST_CASE("whether strides overlap agrees with marking every element") {
+  // Small shapes, every stride up to 12: nesting is sufficient, so a view found free of overlap must be.
+  std::int64_t const shape[4] = {2, 3, 2, 2};
+  std::int64_t found_free = 0;
+  for (std::int64_t a = 0; a <= 12; ++a)
+    for (std::int64_t b = 0; b <= 12; ++b)
+      for (std::int64_t c = 0; c <= 12; ++c) {
+        std::int64_t const stride[4] = {a, b, c, 1};
+        if (overlaps_itself(shape, stride)) continue;
+        std::set<std::int64_t> offsets;
+        for (int i = 0; i < 2 * 3 * 2 * 2; ++i)
+          offsets.insert(i / 12 * a + i / 4 % 3 * b + i / 2 % 2 * c + i % 2);
+        REQUIRE(offsets.size() == 24);
+        ++found_free;
+      }
+  CHECK(found_free > 40);
+}
+
+TEST_CASE("U66 strides whose byte offset does not fit 64 bits are refused") {
+  std::int64_t const huge = largest / 16 * 8;
+  Status const status = check_input(view_with_strides({huge, 320, 64, 1}));
+  CHECK(status.code == StatusCode::invalid_argument);
+  CHECK(std::string(status.field) == "q.stride");
+  CHECK(status.axis == 0);
+  CHECK(status.given == huge);
+  CHECK(check_input(view_with_strides({std::int64_t{1} << 40, 320, 64, 1})).ok());
+}
+
+TEST_CASE("U68 pointers and strides off 16 bytes are refused with the number given and needed") {
+  for (std::int64_t offset : {2, 4, 8}) {
+    TensorView<bfloat16> view = view_with_strides({960, 320, 64, 1});
+    view.data = reinterpret_cast<bfloat16*>(256 + offset);
+    Status const status = check_input(view);
+    CHECK(std::string(status.field) == "q.data");
+    CHECK(status.given == offset);
+    CHECK(status.expected == 16);
+  }
+  Status const status = check_input(view_with_strides({960, 320, 132, 1}));
+  CHECK(std::string(status.field) == "q.stride");
+  CHECK(status.axis == 2);
+  CHECK(status.given == 132);
+  CHECK(status.expected == 8);
+}
+
+TEST_CASE("an empty view needs no memory") {
+  TensorView<bfloat16> const empty{nullptr, {2, 3, 0, 64}, {0, 0, 0, 1}};
+  CHECK(validate_view({"k.data", "k.shape", "k.stride"}, empty, 2, 3, 0, 64, Access::read).ok());
+}
+
+TEST_CASE("U12 U76 mask words follow from shapes alone") {
+  AttentionProblem const wan{1, 40, 40, 75600, 75600, 128};
+  CHECK(count_mask_words(wan) * 4 == 40 * 591 * 37 * 4);  // 3.5 MB a layer
+  CHECK(count_transposed_words(wan) == 40 * 1182 * 19);
+  AttentionProblem const none{3, 4, 4, 0, 0, 64};
+  CHECK(count_mask_words(none) == 0);
+}
+
+TEST_CASE("U74 problems whose arrays do not fit 64 bits are refused instead of wrapping") {
+  AttentionProblem p{1, 1, 1, 128, 128, 128};
+  CHECK(validate_problem(p).ok());
+  p.batch = largest / (128 * 128 * 4) + 1;
+  CHECK(validate_problem(p).code == StatusCode::invalid_argument);
+  p = {std::int64_t{1} << 31, std::int64_t{1} << 20, std::int64_t{1} << 20, 128, 128, 128};
+  CHECK_FALSE(validate_problem(p).ok());
+  p = {1, 1, 1, max_tokens, max_tokens, 128};
+  CHECK(validate_problem(p).ok());
+  p.kv_tokens = max_tokens + 1;
+  CHECK(validate_problem(p).code == StatusCode::unsupported);
+  p = {largest, 1, 1, 0, 0, 128};  // holds nothing, and still may not wrap on the way
+  CHECK(validate_problem(p).code == StatusCode::invalid_argument);
+}
+
+TEST_CASE("scratch is cut exactly as it is counted") {
+  for (AttentionProblem const& p :
+       {AttentionProblem{1, 12, 12, 32760, 32760, 128}, AttentionProblem{2, 8, 2, 1, 1, 64},
+        AttentionProblem{1, 40, 40, 75600, 75600, 128}, AttentionProblem{1, 4, 4, 0, 100, 64},
+        AttentionProblem{0, 4, 4, 100, 100, 64}, AttentionProblem{1, 1, 1, 3, 2000000, 64},
+        AttentionProblem{1, 4, 1, 100, 0, 64}})
+    for (Device const& device : {big, small}) {
+      RowLayout const layout = RowLayout::of(p, device);
+      auto const check_layout = [&](auto lay_out) {
+        Carver counter, cutter(reinterpret_cast<void*>(std::uintptr_t{1} << 40));
+        lay_out(counter);
+        lay_out(cutter);
+        CHECK(counter.bytes() == cutter.bytes());
+        CHECK(counter.bytes() % workspace_alignment == 0);
+        CHECK(counter.bytes() < std::size_t{1} << 30);
+      };
+      check_layout([&](Carver& carver) { SelectScratch::lay_out(carver, p, layout); });
+      check_layout([&](Carver& carver) { BuildMaskScratch::lay_out(carver, p, layout); });
+      check_layout([&](Carver& carver) { MaskStatsScratch::lay_out(carver, p, layout); });
+      CHECK(layout.pitch >= p.kv_blocks());
+      CHECK(layout.chunk_tiles <= layout.tiles);
+      CHECK((layout.tiles == 0 || layout.chunk_tiles >= 1));
+      CHECK(layout.shared_bytes() <= device.shared_bytes_per_block);
+    }
+}
+
+TEST_CASE("U12 scratch of selection does not grow with the square of the tokens") {
+  auto const bytes_of = [](std::int64_t tokens) {
+    AttentionProblem const p{1, 40, 40, tokens, tokens, 128};
+    Carver carver;
+    BuildMaskScratch::lay_out(carver, p, RowLayout::of(p, big));
+    return static_cast<double>(carver.bytes());
+  };
+  CHECK(bytes_of(151200) <= 2.1 * bytes_of(75600));
+  CHECK(bytes_of(75600) < 300e6);
+}
+
+TEST_CASE("code built for a capability runs on it, on its minor versions, and as PTX on later ones") {
+  // This build: see built.hpp; whatever it is, it must serve the devices that it names.
+  for (built::Target const& target : built::targets) {
+    Device device = big;
+    device.capability_major = target.capability / 10;
+    device.capability_minor = target.capability % 10;
+    CHECK(has_code_for(device));
+    device.capability_major = 7;
+    device.capability_minor = 5;
+    CHECK_FALSE(has_code_for(device));
+  }
+}
