@@ -210,5 +210,5 @@ if __name__ == "__main__":
     make_attention_case("attention_tails_gqa.golden", 4, (1, 4, 2, 130, 200, 8, 128, 64, 0.0), 0.6)
     make_attention_case("attention_few_queries.golden", 5, (1, 2, 1, 5, 333, 8, 128, 64, 0.5), 0.5)
     make_attention_case("attention_more_queries.golden", 6, (1, 2, 2, 200, 70, 8, 64, 64, 0.0), 0.5)
-    make_attention_case("attention_head_dim_64.golden", 7, (2, 2, 1, 20, 27, 64, 16, 16, 0.0), 0.7)
+    make_attention_case("attention_head_dim_64.golden", 7, (1, 2, 1, 20, 27, 64, 16, 16, 0.0), 0.7)
     make_distillation_case("distillation.golden", 8)
