@@ -117,6 +117,20 @@ TEST_CASE("zeros are right where the reference is zero") {
   CHECK_FALSE(compare<bfloat16>(noise, zeros, zeros, 1e-5));
 }
 
+TEST_CASE("rounding among the smallest numbers of the type is allowed") {
+  std::vector<double> reference, rounded;
+  for (int i = 1; i < 50; ++i) {
+    reference.push_back(i % 7 * 0.3 * 0x1p-24);
+    rounded.push_back(reference::Working<float16>::narrow(static_cast<float>(reference.back())));
+  }
+  CHECK(compare<float16>(rounded, reference, reference));
+}
+
+TEST_CASE("the floor allows its error in one small number") {
+  CHECK(compare<float>({1e-4 + 5e-7}, {1e-4}, {1e-4}, 1e-6));
+  CHECK_FALSE(compare<float>({1e-4 + 5e-7}, {1e-4}, {1e-4}));
+}
+
 TEST_CASE("swapped rows are found") {
   Sample s = Sample::of<bfloat16>(10);
   for (int c = 0; c < 64; ++c) std::swap(s.actual[c], s.actual[64 + c]);
