@@ -77,6 +77,17 @@ inline MaskWords make_mask(AttentionProblem const& p, MaskKind kind, Random& ran
   return words;
 }
 
+/// Logits near `sign` * 1e6 whose winners are thousands of nats ahead or exactly tied: each key is one even number in
+/// all its channels, which both element types hold exactly.
+template <class T>
+void fill_tied_huge_logits(HostTensor<T>& q, HostTensor<T>& k, Random& random, double sign) {
+  double key = 0;
+  fill(q, [&](auto...) { return 300 + 2 * random.gaussian(); });
+  fill(k, [&](auto, auto, auto, auto c) {
+    return c == 0 ? key = sign * static_cast<double>(300 + 2 * random.below(100)) : key;
+  });
+}
+
 template <class T>
 void fill_inputs(HostTensor<T>& q, HostTensor<T>& k, HostTensor<T>& v, Inputs kind, Random& random) {
   auto const fill_all = [&](auto fill_one) { fill_one(q), fill_one(k), fill_one(v); };
@@ -96,7 +107,7 @@ void fill_inputs(HostTensor<T>& q, HostTensor<T>& k, HostTensor<T>& v, Inputs ki
     case Inputs::huge_logits:
     case Inputs::huge_negative_logits:
       fill_gaussian(v, random);
-      fill_huge_logits(q, k, random, kind == Inputs::huge_logits ? 1 : -1);
+      fill_tied_huge_logits(q, k, random, kind == Inputs::huge_logits ? 1 : -1);
       break;
   }
 }
@@ -194,32 +205,47 @@ ForwardOutput<T> run_forward(ForwardInputs<T> const& inputs, ForwardChoices cons
   return output;
 }
 
-/// Compares chosen rows with the reference by the project's rule.
+/// What rows must be, from the reference, and the yardstick for their error.
+struct ForwardTruth {
+  std::vector<reference::QueryRow> rows;
+  reference::Attention exact, naive;
+};
+
 template <class T>
-void check_forward(ForwardInputs<T> const& inputs, ForwardOutput<T> const& output,
-                   std::vector<reference::QueryRow> const& rows) {
+ForwardTruth truth_of(ForwardInputs<T> const& inputs, std::vector<reference::QueryRow> rows) {
   AttentionProblem const& p = inputs.problem;
-  auto const truth = reference::attention_rows(p, inputs.q.view(), inputs.k.view(), inputs.v.view(),
-                                               view_of(inputs.mask), rows);
-  auto const naive = reference::naive_attention_rows(p, inputs.q.view(), inputs.k.view(), inputs.v.view(),
-                                                     view_of(inputs.mask), rows);
+  auto const q = inputs.q.view(), k = inputs.k.view(), v = inputs.v.view();
+  MaskView const mask = view_of(inputs.mask);
+  auto exact = reference::attention_rows(p, q, k, v, mask, rows);
+  auto naive = reference::naive_attention_rows(p, q, k, v, mask, rows);
+  return {std::move(rows), std::move(exact), std::move(naive)};
+}
+
+template <class T>
+ForwardTruth truth_of(ForwardInputs<T> const& inputs) {
+  return truth_of(inputs, reference::all_rows(inputs.problem));
+}
+
+/// Compares the rows of a result by the project's rule.
+template <class T>
+void check_forward(AttentionProblem const& p, ForwardTruth const& truth, ForwardOutput<T> const& output) {
   std::vector<double> out, lse;
-  for (reference::QueryRow const& row : rows) {
+  for (reference::QueryRow const& row : truth.rows) {
     for (std::int64_t c = 0; c < p.head_dim; ++c)
       out.push_back(reference::to_double(output.out.at(row.batch, row.head, row.token, c)));
     if (!output.lse.empty())
       lse.push_back(
           output.lse[static_cast<std::size_t>((row.batch * p.heads + row.head) * p.q_tokens + row.token)]);
   }
-  CHECK(compare<T>(out, truth.out, naive.out));
+  CHECK(compare<T>(out, truth.exact.out, truth.naive.out));
   // The logarithm of a sum near 1 cancels to nothing: allow a few units in the last place of that 1.
   double const lse_floor = 1e-6;
-  if (!output.lse.empty()) CHECK(compare<float>(lse, truth.lse, naive.lse, lse_floor));
+  if (!output.lse.empty()) CHECK(compare<float>(lse, truth.exact.lse, truth.naive.lse, lse_floor));
 }
 
 template <class T>
 void check_forward(ForwardInputs<T> const& inputs, ForwardOutput<T> const& output) {
-  check_forward(inputs, output, reference::all_rows(inputs.problem));
+  check_forward(inputs.problem, truth_of(inputs), output);
 }
 
 /// The whole test of one case.
