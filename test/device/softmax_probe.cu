@@ -27,7 +27,7 @@ __global__ void softmax_kernel(float const* logits, int tiles, float scale_log2,
   for (int r = 0; r < 2; ++r) {
     float const total = softmax.row_sum(r);
     sum[Fragment<64>::row(r)] = total;
-    lse[Fragment<64>::row(r)] = softmax.log_sum_exp(r, total);
+    lse[Fragment<64>::row(r)] = softmax.log_sum_exp(r, scale_log2, total);
   }
 }
 

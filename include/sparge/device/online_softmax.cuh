@@ -6,13 +6,14 @@
 
 namespace sparge {
 
-/// Weights are exp2(logit * scale_log2 - reference). The reference is the row's maximum so far, *after* scaling and
-/// rounding: every tile of a row subtracts the very same number, so its rounding cancels even at logits of 1e6.
+/// Weights are exp2((logit - maximum) * scale_log2) with the row's maximum so far. Subtracting before scaling makes the
+/// largest weight exactly 1 at logits of any size; one fused multiply-add would leave a rounding of logit * scale_log2 in it,
+/// which at logits of 1e5 is felt when weights are rounded to the element type.
 class OnlineSoftmax {
 public:
   __device__ __forceinline__ OnlineSoftmax() {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) reference_[r] = -infinity(), sum_[r] = 0;
+    for (int r = 0; r < 2; ++r) maximum_[r] = -infinity(), sum_[r] = 0;
   }
 
   /// Turns a tile of logits into weights. `rescale[r]` is what everything accumulated before must be multiplied by.
@@ -20,12 +21,12 @@ public:
   __device__ __forceinline__ void update(Fragment<columns>& logits, float scale_log2, float (&rescale)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      float const reference = fmaxf(reference_[r], row_maximum(logits, r) * scale_log2);
+      float const before = maximum_[r];
+      maximum_[r] = fmaxf(before, row_maximum(logits, r));
       // A row without a finite logit yet: any finite reference makes all its weights exp2(-inf) = 0.
-      float const shift = reference == -infinity() ? 0 : reference;
-      rescale[r] = exp2_fast(reference_[r] - shift);
-      reference_[r] = reference;
-      sum_[r] = sum_[r] * rescale[r] + exponentiate(logits, r, scale_log2, shift);
+      float const reference = maximum_[r] == -infinity() ? 0 : maximum_[r];
+      rescale[r] = exp2_fast((before - reference) * scale_log2);
+      sum_[r] = sum_[r] * rescale[r] + exponentiate(logits, r, scale_log2, reference);
     }
   }
 
@@ -35,8 +36,8 @@ public:
   }
 
   /// Natural logarithm of the sum of exp of scaled logits; -inf where no key was kept.
-  __device__ __forceinline__ float log_sum_exp(int r, float row_sum) const {
-    return row_sum == 0 ? -infinity() : (reference_[r] + log2f(row_sum)) * ln_2;
+  __device__ __forceinline__ float log_sum_exp(int r, float scale_log2, float row_sum) const {
+    return row_sum == 0 ? -infinity() : (maximum_[r] * scale_log2 + log2f(row_sum)) * ln_2;
   }
 
 private:
@@ -52,21 +53,21 @@ private:
   /// Returns this lane's share of the row sum.
   template <int columns>
   static __device__ __forceinline__ float exponentiate(Fragment<columns>& logits, int r, float scale_log2,
-                                                       float shift) {
+                                                       float reference) {
     float sum = 0;
 #pragma unroll
     for (int group = 0; group < Fragment<columns>::groups; ++group)
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
         float& weight = logits.at(r, group, c);
-        weight = exp2_fast(fmaf(weight, scale_log2, -shift));
+        weight = exp2_fast((weight - reference) * scale_log2);
         sum += weight;
       }
     return sum;
   }
 
-  float reference_[2];
-  float sum_[2];  ///< this lane's columns only
+  float maximum_[2];  ///< of the logits before scaling
+  float sum_[2];      ///< this lane's columns only
 };
 
 }  // namespace sparge

@@ -73,7 +73,7 @@ private:
         out.scale_row(r, 1 / sum);
       if (params.lse && lane_index() % 4 == 0 && token < params.q_tokens)
         params.lse[(std::int64_t{at.batch} * params.heads + at.head) * params.q_tokens + token] =
-            softmax.log_sum_exp(r, sum);
+            softmax.log_sum_exp(r, params.scale_log2, sum);
     }
   }
 };
