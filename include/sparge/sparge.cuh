@@ -3,8 +3,7 @@
 /// with the same checks; the kernels that they name are compiled where they are called.
 
 #if __cplusplus < 202002L
-#error \
-    "sparge.cuh needs C++20: in CMake, link sparge::headers and set CUDA_STANDARD to 20, since a CXX_STANDARD reaches nvcc too"
+#error "sparge.cuh needs C++20; in CMake set CUDA_STANDARD to 20, since a CXX_STANDARD of 17 reaches nvcc too"
 #endif
 
 #include "sparge/sparge.hpp"
