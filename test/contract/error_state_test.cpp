@@ -119,7 +119,7 @@ TEST_CASE("U84 a plan for another device is refused and the current device stays
   }
 }
 
-TEST_CASE("U84 each call works on a second GPU while it is current", "[gpu]") {
+TEST_CASE("U84 each call works on a second GPU while it is current", "[.][multigpu]") {
   SKIP_WITHOUT_GPUS(2);
   struct Restore {
     ~Restore() { static_cast<void>(cudaSetDevice(0)); }

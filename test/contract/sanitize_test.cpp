@@ -1,0 +1,80 @@
+/// Every kernel of the library once on small shapes, for compute-sanitizer, and right all the same. Outputs and scratch
+/// start uninitialised under SPARGE_INITCHECK=1, so that initcheck can see a read of them.
+
+#include <cstdint>
+
+#include "contract/every_call.hpp"
+#include "op/mask_band.hpp"
+#include "op/mask_runs.hpp"
+#include "sparge/sparge.hpp"
+#include "support/attention_case.hpp"
+#include "support/catch.hpp"
+#include "support/gpu.hpp"
+
+namespace {
+
+using namespace sparge;
+using namespace sparge::test;
+
+/// Each forward kernel of an element type, on partial tiles and an uneven mask.
+template <class T>
+void launch_every_forward_kernel(int head_dim) {
+  ForwardCase c{{1, 2, 1, 130, 200, head_dim}};
+  for (int q_block : {128, 64}) {
+    c.problem.q_block = q_block;
+    c.problem.kv_block = q_block;
+    ForwardInputs<T> const inputs = make_inputs<T>(c);
+    ForwardTruth const truth = truth_of(inputs);
+    for (std::int32_t kernel : kernels_for(element_type_of<T>, c.problem, test_device())) {
+      CAPTURE(kernel, head_dim, q_block);
+      ForwardChoices choices;
+      choices.options.force_kernel = kernel;
+      check_forward(c.problem, truth, run_forward(inputs, choices));
+    }
+  }
+}
+
+void run_once(PublicCall const& call) {
+  CAPTURE(call.name);
+  ScratchBuffer const scratch(call.workspace_bytes);
+  Stream const stream;
+  CHECK(text_of(call.run(scratch.workspace(), stream)) == text_of(Status{}));
+  CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("Every forward kernel is clean and right on small shapes", "[gpu][sanitize]", bfloat16,
+                   float16) {
+  SKIP_WITHOUT_GPU();
+  for (int head_dim : {64, 128}) launch_every_forward_kernel<TestType>(head_dim);
+}
+
+TEMPLATE_TEST_CASE("U59 every public call is clean on small shapes", "[gpu][sanitize]", bfloat16, float16) {
+  SKIP_WITHOUT_GPU();
+  for (int head_dim : {64, 128})
+    for (PublicCall const& call :
+         every_public_call<TestType>(test_device(), {}, {1, 2, 1, 200, 2100, head_dim, 128, 64}))
+      run_once(call);
+}
+
+TEST_CASE("Selection and statistics are clean where rows do not fit shared memory", "[gpu][sanitize]") {
+  SKIP_WITHOUT_GPU();
+  Device device = test_device();
+  device.shared_bytes_per_block = 1024;
+  AttentionProblem const p{1, 2, 1, 200, 700, 64};
+  for (PublicCall const& call : {select_blocks_call(p, device, {}), build_mask_call<bfloat16>(p, device, {}),
+                                 mask_stats_call(p, device, {})}) {
+    call.set_inputs(1);
+    run_once(call);
+  }
+}
+
+TEST_CASE("Mask building is right on small shapes", "[gpu][sanitize]") {
+  SKIP_WITHOUT_GPU();
+  ForwardInputs<bfloat16> const inputs = make_inputs<bfloat16>({{1, 2, 1, 200, 700, 64}});
+  MaskRule rule = rule_of(0.2, 0.3);
+  rule.keep = {10, 10, 70, 1, 1};
+  MaskWords const built = run_build_mask(inputs.problem, inputs.q, inputs.k, rule);
+  check_rows(run_pool(inputs.problem, inputs.q, inputs.k), rule, built);
+}
