@@ -62,7 +62,7 @@ forbid "the library allocates nothing, waits for nothing, prints nothing, and re
   'cudaDeviceSynchronize|cudaMalloc|\b(f?printf|exit)\s*\(|getenv' "${library[@]}"
 forbid "an enum, or two types, instead of a bool template parameter" 'template <.*\bbool\b' "${library[@]}"
 forbid "commented-out code" '^\s*//(?!/).*[;{}]\s*$' include src test examples bench
-macros=$(grep -rhoP '^\s*#\s*define\s+\KSPARGE_\w+' "${library[@]}" | sort -u | grep -vxE 'SPARGE_INLINE|SPARGE_TRY')
+macros=$(grep -rhoP --exclude='*.h' '^\s*#\s*define\s+\KSPARGE_\w+' "${library[@]}" | sort -u | grep -vxE 'SPARGE_INLINE|SPARGE_TRY')
 [ -z "$macros" ] || complain "macros beyond SPARGE_INLINE, SPARGE_TRY and SPARGE_BUILT_HEADER:" "$macros"
 
 documents=$(find . -maxdepth 1 -name '*.md'; find docs examples -name '*.md')

@@ -13,6 +13,7 @@ fi
 wanted=(
   "g++:g++" "cmake:cmake" "ninja:ninja-build" "git:git" "jq:jq" "clang-format:clang-format"
   "/usr/include/png.h:libpng-dev"
+  "/usr/include/benchmark/benchmark.h:libbenchmark-dev"
   "/usr/include/catch2:catch2"
 )
 
