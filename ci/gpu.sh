@@ -82,7 +82,8 @@ sanitize() {
   local tool=$1 programs=$2 kernels=$3 log=$out/$1.log program status=0 hazards
   : >"$log"
   # Outputs and scratch start uninitialised for the tool that looks for reads of such memory, and poisoned for the others.
-  [ "$tool" = initcheck ] && export SPARGE_INITCHECK=1 || unset SPARGE_INITCHECK
+  unset SPARGE_INITCHECK
+  [ "$tool" != initcheck ] || export SPARGE_INITCHECK=1
   for program in $programs; do
     timeout 200 compute-sanitizer --tool "$tool" --error-exitcode 86 --print-limit 20 "$program" "[sanitize]" \
       >>"$log" 2>&1 || status=$?
