@@ -20,7 +20,8 @@ forbid() {
 
 # ---- Format ----------------------------------------------------------------------------------------------------------
 
-sources=$(find include src test examples bench ci -name '*.hpp' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' | sort)
+sources=$(find include src test examples bench ci -name '*.hpp' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' \
+  -o -name '*.h' -o -name '*.c' | sort)
 if clang-format --version 2>/dev/null | grep -q 'version 14'; then
   # shellcheck disable=SC2086
   unformatted=$(clang-format --dry-run $sources 2>&1 | grep -oP '^[^:]+(?=:\d+:\d+: warning)' | sort -u)
@@ -53,6 +54,7 @@ may_include 'kernel/*.cuh' 'core/|plan/|device/|collective/|kernel/'
 may_include 'op/*.hpp' 'core/|plan/|op/|kernel/\w+_params\.hpp|sparge\.hpp'
 may_include 'reference/*.hpp' 'core/|reference/'
 may_include 'sparge.hpp' 'core/'
+may_include 'sparge.h' 'nothing'
 cd ../..
 
 # ---- Habits ----------------------------------------------------------------------------------------------------------
@@ -62,8 +64,10 @@ forbid "the library allocates nothing, waits for nothing, prints nothing, and re
   'cudaDeviceSynchronize|cudaMalloc|\b(f?printf|exit)\s*\(|getenv' "${library[@]}"
 forbid "an enum, or two types, instead of a bool template parameter" 'template <.*\bbool\b' "${library[@]}"
 forbid "commented-out code" '^\s*//(?!/).*[;{}]\s*$' include src test examples bench
-macros=$(grep -rhoP --exclude='*.h' '^\s*#\s*define\s+\KSPARGE_\w+' "${library[@]}" | sort -u | grep -vxE 'SPARGE_INLINE|SPARGE_TRY')
-[ -z "$macros" ] || complain "macros beyond SPARGE_INLINE, SPARGE_TRY and SPARGE_BUILT_HEADER:" "$macros"
+# C99 has neither `#pragma once` nor a word for exported symbols, so sparge.h, which no C++ header includes, has two more.
+macros=$(grep -rP --include=sparge.h '^\s*#\s*define\s' include | grep -oP 'define\s+\K\w+' | grep -vxE 'SPARGE_H|SPARGE_API'
+  grep -rhoP --exclude=sparge.h '^\s*#\s*define\s+\KSPARGE_\w+' "${library[@]}" | sort -u | grep -vxE 'SPARGE_INLINE|SPARGE_TRY')
+[ -z "$macros" ] || complain "macros beyond SPARGE_INLINE, SPARGE_TRY and SPARGE_BUILT_HEADER, and in sparge.h SPARGE_H and SPARGE_API:" "$macros"
 
 documents=$(find . -maxdepth 1 -name '*.md'; find docs examples -name '*.md')
 # shellcheck disable=SC2086

@@ -7,6 +7,13 @@ set_target_properties(sparge PROPERTIES EXPORT_NAME sparge)
 install(TARGETS sparge sparge_headers EXPORT sparge_targets)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/sparge" "${PROJECT_BINARY_DIR}/include/sparge"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+# The C ABI is a set of its own, since it needs no CUDA Toolkit.
+install(TARGETS sparge_c EXPORT sparge_c_targets)
+install(EXPORT sparge_c_targets NAMESPACE sparge:: FILE spargeCTargets.cmake DESTINATION "${package_dir}")
+export(EXPORT sparge_c_targets NAMESPACE sparge:: FILE "${PROJECT_BINARY_DIR}/spargeCTargets.cmake")
+file(RELATIVE_PATH prefix_from_pc "${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
+configure_file("${PROJECT_SOURCE_DIR}/cmake/sparge.pc.in" "${PROJECT_BINARY_DIR}/sparge.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/sparge.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 install(EXPORT sparge_targets NAMESPACE sparge:: FILE spargeTargets.cmake DESTINATION "${package_dir}")
 export(EXPORT sparge_targets NAMESPACE sparge:: FILE "${PROJECT_BINARY_DIR}/spargeTargets.cmake")
 

@@ -76,12 +76,11 @@ TEST_CASE("A struct of an older caller is written only where it has room") {
 }
 
 TEST_CASE("A struct smaller than its first version or absurdly large is refused") {
-  grown_struct given{}, known{};
+  grown_struct given{};
   for (std::size_t size :
        {std::size_t{0}, std::size_t{8}, std::size_t{15}, std::size_t{1} << 20, ~std::size_t{0}}) {
     CAPTURE(size);
     given.struct_size = size;
-    CHECK(c_api::read(&given, &known).code == StatusCode::invalid_argument);
     CHECK(c_api::check_size(&given).code == StatusCode::invalid_argument);
   }
 }

@@ -1,0 +1,146 @@
+// Calls with a plan: pooling, masks, attention.
+
+#include "c_api/answer.hpp"
+#include "c_api/plan_bytes.hpp"
+
+using namespace sparge;
+using namespace sparge::c_api;
+
+namespace {
+
+constexpr TensorName q_name{"q.dtype", "q.reserved"}, k_name{"k.dtype", "k.reserved"},
+    v_name{"v.dtype", "v.reserved"}, out_name{"out.dtype", "out.reserved"};
+
+// ---- Arguments -----------------------------------------------------------------------------------------------------
+
+template <class T>
+Status convert(sparge_pool_args const& from, PoolArgs<T>* to) {
+  SPARGE_TRY(c_api::convert(q_name, from.q, &to->q));
+  SPARGE_TRY(c_api::convert(k_name, from.k, &to->k));
+  to->pooled_q = from.pooled_q;
+  to->pooled_k = from.pooled_k;
+  return {};
+}
+
+Status convert(sparge_select_blocks_args const& from, SelectArgs* to) {
+  SPARGE_TRY(c_api::convert(from.rule, &to->rule));
+  to->pooled_q = from.pooled_q;
+  to->pooled_k = from.pooled_k;
+  to->mask = mask_out(from.mask);
+  return {};
+}
+
+template <class T>
+Status convert(sparge_build_mask_args const& from, BuildMaskArgs<T>* to) {
+  SPARGE_TRY(c_api::convert(q_name, from.q, &to->q));
+  SPARGE_TRY(c_api::convert(k_name, from.k, &to->k));
+  SPARGE_TRY(c_api::convert(from.rule, &to->rule));
+  to->mask = mask_out(from.mask);
+  return {};
+}
+
+static_assert(sizeof(sparge_mask_stats_record) == sizeof(MaskStats) &&
+              offsetof(sparge_mask_stats_record, all_pairs) == offsetof(MaskStats, all_pairs) &&
+              offsetof(sparge_mask_stats_record, owed_to_both) == offsetof(MaskStats, owed_to_both) &&
+              offsetof(sparge_mask_stats_record, owed_to_top_k) == offsetof(MaskStats, owed_to_top_k) &&
+              offsetof(sparge_mask_stats_record, owed_to_top_p) == offsetof(MaskStats, owed_to_top_p) &&
+              offsetof(sparge_mask_stats_record, owed_to_force) == offsetof(MaskStats, owed_to_force) &&
+              offsetof(sparge_mask_stats_record, pooled_mass) == offsetof(MaskStats, pooled_mass));
+
+Status convert(sparge_mask_stats_args const& from, MaskStatsArgs* to) {
+  SPARGE_TRY(c_api::convert(from.rule, &to->rule));
+  to->pooled_q = from.pooled_q;
+  to->pooled_k = from.pooled_k;
+  to->mask = mask_view(from.mask);
+  to->stats = reinterpret_cast<MaskStats*>(from.stats);  // only the device writes through it
+  return {};
+}
+
+template <class T>
+Status convert(sparge_forward_args const& from, ForwardArgs<T>* to) {
+  SPARGE_TRY(c_api::convert(q_name, from.q, &to->q));
+  SPARGE_TRY(c_api::convert(k_name, from.k, &to->k));
+  SPARGE_TRY(c_api::convert(v_name, from.v, &to->v));
+  SPARGE_TRY(c_api::convert(out_name, from.out, &to->out));
+  to->mask = mask_view(from.mask);
+  to->lse = from.lse;
+  return {};
+}
+
+// ---- Plan, arguments, call -----------------------------------------------------------------------------------------
+
+/// Where a call runs.
+struct Place {
+  Workspace workspace;
+  cudaStream_t stream;
+};
+
+template <class Plan, class Args>
+using Call = Status (*)(Plan const&, Args const&, Workspace, cudaStream_t) noexcept;
+
+/// With a plan that check_plan() let pass.
+template <class Plan, class Args, class CArgs>
+Status run(sparge_plan const* plan, CArgs const* c_args, Place const& place, Call<Plan, Args> call) {
+  CArgs known;
+  Args args;
+  SPARGE_TRY(read(c_args, &known));
+  SPARGE_TRY(convert(known, &args));
+  return call(load<Plan>(plan), args, place.workspace, place.stream);
+}
+
+}  // namespace
+
+sparge_code sparge_pool(sparge_plan const* plan, sparge_pool_args const* args, void* workspace,
+                        std::size_t workspace_bytes, sparge_stream stream, sparge_status* status) {
+  Place const place{{workspace, workspace_bytes}, stream};
+  return answer(status, [&]() -> Status {
+    SPARGE_TRY(check_plan<PoolPlan<bfloat16>>(plan));
+    return with_element(header_of(plan).dtype, [&](auto element) {
+      using T = typename decltype(element)::type;
+      return run<PoolPlan<T>, PoolArgs<T>>(plan, args, place, pool<T>);
+    });
+  });
+}
+
+sparge_code sparge_select_blocks(sparge_plan const* plan, sparge_select_blocks_args const* args,
+                                 void* workspace, std::size_t workspace_bytes, sparge_stream stream,
+                                 sparge_status* status) {
+  Place const place{{workspace, workspace_bytes}, stream};
+  return answer(status, [&]() -> Status {
+    SPARGE_TRY(check_plan<SelectPlan>(plan));
+    return run<SelectPlan, SelectArgs>(plan, args, place, select_blocks);
+  });
+}
+
+sparge_code sparge_build_mask(sparge_plan const* plan, sparge_build_mask_args const* args, void* workspace,
+                              std::size_t workspace_bytes, sparge_stream stream, sparge_status* status) {
+  Place const place{{workspace, workspace_bytes}, stream};
+  return answer(status, [&]() -> Status {
+    SPARGE_TRY(check_plan<BuildMaskPlan<bfloat16>>(plan));
+    return with_element(header_of(plan).dtype, [&](auto element) {
+      using T = typename decltype(element)::type;
+      return run<BuildMaskPlan<T>, BuildMaskArgs<T>>(plan, args, place, build_mask<T>);
+    });
+  });
+}
+
+sparge_code sparge_mask_stats(sparge_plan const* plan, sparge_mask_stats_args const* args, void* workspace,
+                              std::size_t workspace_bytes, sparge_stream stream, sparge_status* status) {
+  Place const place{{workspace, workspace_bytes}, stream};
+  return answer(status, [&]() -> Status {
+    SPARGE_TRY(check_plan<MaskStatsPlan>(plan));
+    return run<MaskStatsPlan, MaskStatsArgs>(plan, args, place, mask_stats);
+  });
+}
+
+sparge_code sparge_forward(sparge_plan const* plan, sparge_forward_args const* args, void* workspace,
+                           std::size_t workspace_bytes, sparge_stream stream, sparge_status* status) {
+  Place const place{{workspace, workspace_bytes}, stream};
+  return answer(status, [&]() -> Status {
+    SPARGE_TRY(check_plan<ForwardPlan<bfloat16>>(plan));
+    return with_element(header_of(plan).dtype, [&](auto element) {
+      using T = typename decltype(element)::type;
+      return run<ForwardPlan<T>, ForwardArgs<T>>(plan, args, place, forward<T>);
+    });
+  });
+}

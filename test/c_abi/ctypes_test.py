@@ -1,0 +1,115 @@
+"""ctypes_test.py LIBRARY LAYOUT: sparge_ctypes.py against the built library; LAYOUT prints the structs as C has them."""
+
+import ctypes
+import subprocess
+import sys
+import unittest
+
+import sparge_ctypes
+from sparge_ctypes import (BF16, F16, INVALID_ARGUMENT, PLAN_MISMATCH, UNSUPPORTED, Device, Error, ForwardArgs, Library,
+                           Options, Problem, Tensor)
+
+LIBRARY, LAYOUT = sys.argv[1:3]
+
+# What Python calls differently.
+RENAMED = {"MaskStats": "sparge_mask_stats_record"}
+
+
+def c_name(python_name):
+    snake = "".join("_" + letter.lower() if letter.isupper() else letter for letter in python_name)
+    return RENAMED.get(python_name, "sparge" + snake)
+
+
+def python_layout():
+    lines = []
+    for name, struct in vars(sparge_ctypes).items():
+        if not isinstance(struct, type) or not issubclass(struct, sparge_ctypes.Struct) or not hasattr(struct, "_fields_"):
+            continue
+        lines.append(f"{c_name(name)} {ctypes.sizeof(struct)}")
+        for member, *_ in struct._fields_:
+            field = getattr(struct, member)
+            lines.append(f"{c_name(name)}.{member} {field.offset} {field.size}")
+    return lines
+
+
+def some_problem(**changes):
+    return Problem(**{"batch": 2, "heads": 4, "kv_heads": 2, "q_tokens": 300, "kv_tokens": 2100, "head_dim": 64, **changes})
+
+
+def some_device():
+    return Device(capability_major=9, sm_count=132, shared_bytes_per_block=232448, shared_bytes_per_sm=233472,
+                  l2_bytes=62914560)
+
+
+class CtypesTest(unittest.TestCase):
+    def setUp(self):
+        self.sparge = Library(LIBRARY)
+
+    def refused(self, code, field, call, *arguments):
+        with self.assertRaises(Error) as caught:
+            call(*arguments)
+        self.assertEqual((caught.exception.code, caught.exception.field), (code, field))
+        return str(caught.exception)
+
+    def test_structs_are_laid_out_as_in_c(self):
+        c_layout = subprocess.run([LAYOUT], check=True, capture_output=True, text=True).stdout.splitlines()
+        self.assertEqual(sorted(python_layout()), sorted(c_layout))
+
+    def test_every_struct_sets_its_size(self):
+        self.assertEqual(some_problem().struct_size, 80)
+        self.assertEqual(ForwardArgs().struct_size, 352)
+        with self.assertRaises(TypeError):
+            Problem(head_dims=64)
+
+    def test_every_declared_function_has_a_method(self):
+        symbols = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], check=True, capture_output=True, text=True)
+        for symbol in (line.split()[-1] for line in symbols.stdout.splitlines()):
+            self.assertTrue(hasattr(Library, symbol.removeprefix("sparge_")), symbol)
+
+    def test_plans_need_no_gpu(self):
+        problem, device = some_problem(), some_device()
+        plan = self.sparge.plan_forward(problem, BF16, device)
+        kernel = self.sparge.supported_kernel(plan.kernel)
+        self.assertRegex(kernel.name.decode(), r"^sm\d+ bf16 d64 ")
+        self.assertEqual(plan.dtype, BF16)
+        self.assertGreater(self.sparge.plan_build_mask(problem, F16, device).workspace_bytes, 0)
+        self.assertGreater(self.sparge.plan_select_blocks(problem, device).workspace_bytes, 0)
+        self.assertGreater(self.sparge.plan_mask_stats(problem, device).workspace_bytes, 0)
+        self.assertEqual(self.sparge.plan_mask_form(problem, device).workspace_bytes, 0)
+        self.assertEqual(self.sparge.plan_pool(problem, BF16, device).kernel, -1)
+        forced = Options(has_force_kernel=1, force_kernel=plan.kernel)
+        self.assertEqual(self.sparge.plan_forward(problem, BF16, device, forced).kernel, plan.kernel)
+
+    def test_sizes_follow_from_shapes(self):
+        problem = some_problem()
+        self.assertEqual((problem.q_blocks, problem.kv_blocks), (3, 33))
+        self.assertEqual(self.sparge.mask_words(problem), 2 * 4 * 3 * 2)
+        self.assertEqual(self.sparge.transposed_mask_words(problem), 2 * 4 * 33 * 1)
+        self.assertRegex(self.sparge.version, r"^\d+\.\d+\.\d+$")
+
+    def test_refusals_say_what_would_work(self):
+        device = some_device()
+        text = self.refused(UNSUPPORTED, "problem.head_dim", self.sparge.plan_forward, some_problem(head_dim=96), BF16, device)
+        for part in ("96", "64", "128"):
+            self.assertIn(part, text)
+        self.refused(INVALID_ARGUMENT, "problem.kv_heads", self.sparge.plan_pool, some_problem(kv_heads=3), BF16, device)
+        self.refused(UNSUPPORTED, "dtype", self.sparge.plan_forward, some_problem(), 9, device)
+        self.refused(INVALID_ARGUMENT, "index", self.sparge.supported_kernel, 1000)
+
+    def test_a_plan_of_another_call_is_refused(self):
+        plan = self.sparge.plan_pool(some_problem(), BF16, some_device())
+        text = self.refused(PLAN_MISMATCH, "plan.operation", self.sparge.forward, plan, ForwardArgs(), None, 0, None)
+        self.assertIn("sparge_plan_forward()", text)
+
+    def test_arguments_are_checked_before_a_gpu_is_needed(self):
+        plan = self.sparge.plan_forward(some_problem(), BF16, some_device())
+        args = ForwardArgs(q=Tensor(dtype=F16))
+        self.refused(PLAN_MISMATCH, "q.dtype", self.sparge.forward, plan, args, None, 0, None)
+        args.q.dtype = BF16
+        for other in (args.k, args.v, args.out):
+            other.dtype = BF16
+        self.refused(PLAN_MISMATCH, "q.shape", self.sparge.forward, plan, args, None, 0, None)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
