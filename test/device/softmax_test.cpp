@@ -100,3 +100,19 @@ TEST_CASE("equal logits of a million share their weight exactly", "[gpu]") {
       CHECK(got.rescale[16 + row] == 1);
     }
 }
+
+TEST_CASE("the largest weight rounds to 1 in every element type whatever the size of the logits", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  for (float offset : {0.0f, 3.0f, 1234.567f, 2800.25f, 3000.125f, 98765.43f, 1.2345e6f, -77777.7f}) {
+    CAPTURE(offset);
+    auto logits = random_logits(2, 1.0f, 8);
+    for (float& logit : logits) logit += offset;
+    auto const got = online_softmax(logits, 0.7213475f, 64);
+    for (int row = 0; row < 16; ++row) {
+      float largest = 0;
+      for (int i = 0; i < 64; ++i) largest = std::max(largest, got.weights[row * 64 + i]);
+      CHECK(from_bits(Type::bf16, to_bits(Type::bf16, largest)) == 1);
+      CHECK(from_bits(Type::f16, to_bits(Type::f16, largest)) == 1);
+    }
+  }
+}

@@ -42,6 +42,12 @@ struct Fragment {
     for (int group = 0; group < groups; ++group) at(r, group, 0) *= factor, at(r, group, 1) *= factor;
   }
 
+  /// Adds a term to row r.
+  __device__ __forceinline__ void shift_row(int r, float term) {
+#pragma unroll
+    for (int group = 0; group < groups; ++group) at(r, group, 0) += term, at(r, group, 1) += term;
+  }
+
   __device__ __forceinline__ void clear_row(int r) {
 #pragma unroll
     for (int group = 0; group < groups; ++group) at(r, group, 0) = at(r, group, 1) = 0;
