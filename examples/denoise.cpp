@@ -72,6 +72,9 @@ void add_attention_rows(Table& table, AttentionInput const& input, AttentionRun 
   table.add("time, full attention (" + rows + ")", number_text(run.full.milliseconds, 3) + " ms");
 }
 
+/// Enlarged to about 768 pixels across where it is smaller.
+Image look_at(Image const& image) { return enlarge(image, std::max(1, 768 / image.width)); }
+
 // ---- A picture -----------------------------------------------------------------------------------------------------
 
 struct Quality {
@@ -137,7 +140,7 @@ void write_pictures(std::string const& out, Image const& noisy, TileOrder order,
   row.push_back(enlarge(sparse, times));
   row.push_back(enlarge(kept_tiles_picture(sparse, order, input.problem, run.mask, middle), times));
   write_png(out + "/kept_tiles.png", row.back());
-  write_png(out + "/mask.png", mask_picture(input.problem, run.mask));
+  write_png(out + "/mask.png", look_at(mask_picture(input.problem, run.mask)));
   write_png(out + "/overview.png", side_by_side(row));
 }
 
@@ -156,9 +159,10 @@ bool meets_expectations(AttentionRun const& run, Quality const& quality, std::FI
   return sparse_enough && clean_enough && close_enough;
 }
 
-/// The photograph of the source tree, or of the current directory where the program was built elsewhere.
+/// The photograph beside this source file, or in the current directory's tree where the program was built elsewhere.
 std::string default_picture() {
-  return std::filesystem::exists(DEMO_PICTURE) ? DEMO_PICTURE : "examples/data/camera.png";
+  std::filesystem::path const beside = std::filesystem::path(__FILE__).parent_path() / "data/camera.png";
+  return std::filesystem::exists(beside) ? beside.string() : "examples/data/camera.png";
 }
 
 int denoise(Options const& options) {
@@ -211,7 +215,7 @@ int attend_arrays(Options const& options) {
 
   AttentionRun const result = run(input, options);
   write_npy(options.out + "/out.npy", q_shape, result.sparse.out);
-  write_png(options.out + "/mask.png", mask_picture(input.problem, result.mask));
+  write_png(options.out + "/mask.png", look_at(mask_picture(input.problem, result.mask)));
   Table table("Attention over " + options.q);
   add_attention_rows(table, input, result);
   table.print(options.markdown);

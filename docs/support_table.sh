@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Writes the table of built kernels into README.md, from include/sparge/plan/forward_table.inc and docs/gpu_record.json.
+# With --check it changes nothing and fails where the table is out of date.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+table=include/sparge/plan/forward_table.inc
+document=README.md
+
+# blocks TILE: the mask block sizes that a whole number of tiles makes.
+blocks() {
+  local sizes=""
+  for size in 64 128; do
+    [ $((size % $1)) -ne 0 ] || sizes="$sizes${sizes:+, }$size"
+  done
+  echo "$sizes"
+}
+
+rows() {
+  echo "| architecture | element | head_dim | tile: query x key | stages | shared memory | mask blocks: query; key |"
+  echo "|---|---|---|---|---|---|---|"
+  grep -oP '^ROW\(\K[^)]*' "$table" | tr -d ' ' | while IFS=, read -r arch dtype head_dim q kv stages warps ctas; do
+    : "$warps" "$ctas"
+    echo "| $arch | $dtype | $head_dim | $q x $kv | $stages | $((2 * head_dim * (q + 2 * stages * kv) / 1024)) KiB | $(blocks "$q"); $(blocks "$kv") |"
+  done
+}
+
+run_on() {
+  if [ -f docs/gpu_record.json ]; then
+    echo "Tested on: $(jq -r '"\(.gpu), \(.date)"' docs/gpu_record.json) (\`docs/gpu_record.json\`)."
+  else
+    echo "Tested on: no run on a GPU is recorded yet."
+  fi
+}
+
+section() {
+  rows
+  echo
+  echo "\`sm80\` kernels use cp.async, ldmatrix and mma.sync and run on every GPU of compute capability 8.0 and later; the"
+  echo "default build holds code for 8.0 (with PTX for later ones) and 9.0a. Plans take the first row that serves the problem and"
+  echo "fits the device's shared memory."
+  run_on
+}
+
+begin='<!-- support table: made by docs/support_table.sh -->'
+end='<!-- end of support table -->'
+grep -qxF "$begin" "$document" && grep -qxF "$end" "$document" || { echo "$document has no place for the table" >&2; exit 1; }
+
+updated=$(mktemp)
+trap 'rm -f "$updated"' EXIT
+{
+  awk -v begin="$begin" '{ print } $0 == begin { exit }' "$document"
+  echo
+  section
+  echo
+  awk -v end="$end" '$0 == end { found = 1 } found' "$document"
+} >"$updated"
+
+if [ "${1:-}" = "--check" ]; then
+  diff -u "$document" "$updated" >&2 || { echo "run docs/support_table.sh" >&2; exit 1; }
+else
+  cat "$updated" >"$document"
+fi
