@@ -18,6 +18,12 @@ struct PlanInputs {
   sparge_options const* options;
 };
 
+/// C gives the element types other numbers than C++.
+Status in_c_numbers(Status status, sparge_dtype dtype) {
+  if (!status.ok() && std::strcmp(status.field, "dtype") == 0) status.given = dtype;
+  return status;
+}
+
 template <class Plan>
 Status make_plan(PlanInputs const& from, MakePlan<Plan> make, sparge_plan* to) {
   AttentionProblem problem;
@@ -28,7 +34,7 @@ Status make_plan(PlanInputs const& from, MakePlan<Plan> make, sparge_plan* to) {
   SPARGE_TRY(convert(from.device, &device));
   SPARGE_TRY(convert(from.options, &options));
   Plan plan;
-  SPARGE_TRY(make(problem, device, options, &plan));
+  SPARGE_TRY(in_c_numbers(make(problem, device, options, &plan), PlanTraits<Plan>::dtype));
   store(plan, to);
   return {};
 }

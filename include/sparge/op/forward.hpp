@@ -37,7 +37,7 @@ inline Status no_forward_row(ElementType type, AttentionProblem const& p, Device
     built_head_dim = built_head_dim || forward_table[row].head_dim == p.head_dim;
   }
   if (!built_type)
-    return unsupported("T", "this build left the element type out; see SPARGE_DTYPES",
+    return unsupported("dtype", "this build left the element type out; see SPARGE_DTYPES",
                        static_cast<int>(type));
   if (!built_head_dim)
     return unsupported("problem.head_dim", "this build left it out; see SPARGE_HEAD_DIMS", p.head_dim);

@@ -107,7 +107,7 @@ inline void write_built_kernels(LineWriter& line) {
 inline void write_what_is_built(LineWriter& line, Status const& status) {
   if (status.code != StatusCode::unsupported) return;
   if (std::strcmp(status.field, "device.capability") == 0) write_built_targets(line);
-  for (char const* field : {"T", "problem.head_dim", "options.force_kernel"})
+  for (char const* field : {"dtype", "problem.head_dim", "options.force_kernel"})
     if (std::strcmp(status.field, field) == 0) write_built_kernels(line);
 }
 
