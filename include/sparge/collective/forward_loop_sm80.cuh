@@ -42,12 +42,17 @@ public:
         v_(v),
         scale_log2_(scale_log2) {}
 
-  /// Computes the block's query rows from token `q_first` on. On return no copy is in flight and no warp reads shared memory.
-  __device__ __forceinline__ void run(int q_first, TileWalk walk, Result& result) {
+  /// Requests the block's query rows, from token `q_first` on: before the mask is read, so that the two waits overlap.
+  __device__ __forceinline__ void request_q(int q_first) {
+    load_tile<config.q_tile, head_dim, threads>(q_tile_, q_, q_first);
+  }
+
+  /// Computes the rows that were requested. On return no copy is in flight and no warp reads shared memory.
+  __device__ __forceinline__ void run(TileWalk walk, Result& result) {
     int ahead[stages + 1];  // tiles i .. i + stages, -1 past the last
 #pragma unroll
     for (int& tile : ahead) tile = walk.next();
-    start(q_first, ahead, result);
+    start(ahead, result);
     for (int slot = 0; ahead[0] >= 0; slot = next_slot(slot)) {
       cp_async_wait<2 * stages - 2>();
       __syncthreads();
@@ -75,9 +80,8 @@ private:
   static __device__ __forceinline__ int next_slot(int slot) { return slot + 1 == stages ? 0 : slot + 1; }
   static __device__ __forceinline__ int previous_slot(int slot) { return slot == 0 ? stages - 1 : slot - 1; }
 
-  /// Requests Q and the first tiles of both rings, all but the V tile that the loop's first step asks for.
-  __device__ __forceinline__ void start(int q_first, int const (&ahead)[stages + 1], Result& result) {
-    load_tile<config.q_tile, head_dim, threads>(q_tile_, q_, q_first);
+  /// Requests the first tiles of both rings, all but the V tile that the loop's first step asks for.
+  __device__ __forceinline__ void start(int const (&ahead)[stages + 1], Result& result) {
 #pragma unroll
     for (int stage = 0; stage < stages; ++stage) {
       load_kv(k_ring_, k_, stage, ahead[stage]);

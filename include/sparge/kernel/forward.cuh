@@ -28,8 +28,9 @@ public:
     Loop loop(smem, head_of(params.q, at.batch, at.head, params.q_tokens),
               head_of(params.k, at.batch, kv_head, params.kv_tokens),
               head_of(params.v, at.batch, kv_head, params.kv_tokens), params.scale_log2);
+    loop.request_q(at.q_tile * config.q_tile);
     typename Loop::Result result;
-    loop.run(at.q_tile * config.q_tile, walk_row(params, at), result);
+    loop.run(walk_row(params, at), result);
     store(params, at, result, smem);
   }
 
