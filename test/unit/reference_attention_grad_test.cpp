@@ -155,6 +155,25 @@ TEST_CASE("U05 gradients of K and V are zeros where there are no queries") {
   CHECK(grad.grad_v == std::vector<double>(70 * 8, 0.0));
 }
 
+TEST_CASE("U92 a row whose lse is -inf has P = 0 and no gradient") {
+  AttentionProblem const p{1, 1, 1, 5, 7, 8};
+  Case c = make_case(p, false, 28);
+  MaskWords const full = full_mask(p);
+  std::vector<double> const lse(5, -std::numeric_limits<double>::infinity()), out(5 * 8, 0.0);
+  reference::AttentionGradArgs<double, double> const args{
+      c.q.view(),
+      c.k.view(),
+      c.v.view(),
+      view_of(full),
+      contiguous_bhnd<double const>(out.data(), 1, 1, 5, 8),
+      c.grad_out.view(),
+      lse.data()};
+  auto const grad = reference::attention_grad(p, args);
+  CHECK(grad.grad_q == std::vector<double>(5 * 8, 0.0));
+  CHECK(grad.grad_k == std::vector<double>(7 * 8, 0.0));
+  CHECK(grad.grad_v == std::vector<double>(7 * 8, 0.0));
+}
+
 TEST_CASE("U32 NaN in a block that nobody keeps reaches no gradient") {
   AttentionProblem const p{1, 1, 1, 130, 192, 8};
   Case c = make_case(p, false, 26);
