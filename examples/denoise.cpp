@@ -41,7 +41,7 @@ sparge::MaskRule rule_of(Options const& options) {
   sparge::MaskRule rule;
   rule.top_k = options.top_k;
   rule.top_p = options.top_p;
-  rule.keep.band_tokens = options.band;
+  rule.keep.band_tokens = options.band_tokens();
   return rule;
 }
 

@@ -18,7 +18,8 @@ struct Free {
 
 std::unique_ptr<void, Free> device_memory(std::size_t bytes) {
   void* data = nullptr;
-  if (bytes > 0 && cudaMalloc(&data, bytes) != cudaSuccess) throw std::runtime_error("cudaMalloc failed");
+  cudaError_t const error = bytes > 0 ? cudaMalloc(&data, bytes) : cudaSuccess;
+  if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
   return std::unique_ptr<void, Free>(data);
 }
 

@@ -3,8 +3,10 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -15,13 +17,16 @@ enum class Where { automatic, cpu, gpu };
 struct Options {
   int size = 128;
   double top_k = 0.05, top_p = 0.45, sigma = 20;
-  std::int64_t band = 64, seed = 1;
+  std::optional<std::int64_t> band;
+  std::int64_t seed = 1;
   std::string picture, out = "out/demo", q, k, v;
   Where where = Where::automatic;
   double scale = 0;
   bool markdown = false, help = false;
   bool own_settings = false;  ///< a value that the expected quality depends on was given
 
+  /// A picture keeps the tiles beside a query's own; of other arrays nothing is known.
+  std::int64_t band_tokens() const { return band.value_or(has_arrays() ? -1 : 64); }
   bool has_arrays() const { return !q.empty() || !k.empty() || !v.empty(); }
 };
 
@@ -32,7 +37,7 @@ inline constexpr char usage[] =
   --sigma S        noise that is added, standard deviation in grey levels of 255 (20)
   --top-k SHARE    key blocks that each query block keeps at least, in [0, 1] (0.05)
   --top-p SHARE    pooled softmax mass that they hold at least, in [0, 1] (0.45)
-  --band TOKENS    keep key blocks at most this many tokens away, whatever their score; -1 = none (64)
+  --band TOKENS    keep key blocks at most this many tokens away, whatever their score; -1 = none (64; arrays: -1)
   --seed N         of the noise (1)
   --picture FILE   a PNG instead of the photograph that comes with the library
   --out DIR        where pictures and arrays go (out/demo)
@@ -46,6 +51,12 @@ inline constexpr char usage[] =
 With the default settings it fails unless it removes at least 4 dB of the noise and ends within 0.3 dB of full attention.
 )";
 
+inline std::string short_text(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", x);
+  return text;
+}
+
 /// The whole of `text` as a number in [least, most].
 inline double parse_number(std::string const& option, std::string const& text, double least, double most) {
   std::size_t used = 0;
@@ -55,8 +66,8 @@ inline double parse_number(std::string const& option, std::string const& text, d
   } catch (std::exception const&) {
   }
   if (used != text.size() || !(value >= least && value <= most))
-    throw std::runtime_error(option + ": given '" + text + "', needs a number from " + std::to_string(least) +
-                             " to " + std::to_string(most));
+    throw std::runtime_error(option + ": given '" + text + "', needs a number from " + short_text(least) +
+                             " to " + short_text(most));
   return value;
 }
 
