@@ -73,4 +73,11 @@ documents=$(find . -maxdepth 1 -name '*.md'; find docs examples -name '*.md')
 # shellcheck disable=SC2086
 forbid "a path of one machine" '(?<![\w.])/(work|tmp|home|root|mnt)/' $documents ci cmake .ci CMakeLists.txt CMakePresets.json
 
+# ---- Documents agree with the code -----------------------------------------------------------------------------------
+
+if [ -f README.md ]; then
+  bash docs/check_snippets.sh || failed=1
+  bash docs/support_table.sh --check || failed=1
+fi
+
 exit $failed
