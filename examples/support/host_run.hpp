@@ -1,9 +1,13 @@
 #pragma once
 /// The demo on the host, by the f64 reference: right everywhere, and slow.
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "sparge/reference/attention.hpp"
 #include "sparge/reference/mask.hpp"
@@ -14,19 +18,22 @@ namespace demo {
 /// Full attention on the host is computed for as many rows as make this many (query, key) pairs: about 20 s on two cores.
 inline constexpr std::int64_t full_pairs_on_host = std::int64_t{1} << 28;
 
-/// Rows in runs of 16, spread evenly over all rows: neighbours share the reading of keys.
+/// Rows in runs of 16, whose neighbours share the reading of keys: one run in each of equal parts of all rows, at a place
+/// that the golden ratio shifts from part to part, since a fixed one could fall on the same column of a picture every time.
 inline std::vector<std::int64_t> sample_rows(std::int64_t rows, std::int64_t wanted) {
-  std::int64_t const run_length = 16;
-  std::int64_t const runs = std::max<std::int64_t>(1, wanted / run_length);
+  std::int64_t const run_length = 16, runs = std::max<std::int64_t>(1, wanted / run_length);
   std::vector<std::int64_t> sample;
   if (wanted >= rows) {
     for (std::int64_t row = 0; row < rows; ++row) sample.push_back(row);
     return sample;
   }
   for (std::int64_t run = 0; run < runs; ++run) {
-    std::int64_t const begin = run * rows / runs;
-    for (std::int64_t row = begin; row < std::min(begin + run_length, (run + 1) * rows / runs); ++row)
-      sample.push_back(row);
+    std::int64_t const part_begin = run * rows / runs, part_end = (run + 1) * rows / runs;
+    double const golden = 0.6180339887498949 * double(run);
+    std::int64_t const places = std::max<std::int64_t>(1, (part_end - part_begin) / run_length);
+    std::int64_t const begin =
+        part_begin + std::int64_t((golden - std::floor(golden)) * double(places)) * run_length;
+    for (std::int64_t row = begin; row < std::min(begin + run_length, part_end); ++row) sample.push_back(row);
   }
   return sample;
 }
