@@ -1,0 +1,118 @@
+"""What can be measured: shapes, mask kinds, and the item that is one line of the result. Needs no framework."""
+
+import dataclasses
+import typing
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    name: str
+    batch: int
+    heads: int
+    tokens: int
+    head_dim: int
+    kv_heads: int = 0  # 0 = heads
+    q_block: int = 128
+    kv_block: int = 64
+    dtype: str = "bf16"
+
+    @property
+    def q_blocks(self):
+        return -(-self.tokens // self.q_block)
+
+    @property
+    def kv_blocks(self):
+        return -(-self.tokens // self.kv_block)
+
+    @property
+    def all_pairs(self):
+        return self.batch * self.heads * self.q_blocks * self.kv_blocks
+
+    @property
+    def dense_token_pairs(self):
+        return self.batch * self.heads * self.tokens * self.tokens
+
+    @property
+    def element_bytes(self):
+        return 2
+
+    @property
+    def tensor_bytes(self):
+        """Of one of q, k, v and out."""
+        return self.batch * self.heads * self.tokens * self.head_dim * self.element_bytes
+
+
+CASES = {
+    case.name: case
+    for case in (
+        Case("h40_n32768_d128", 1, 40, 32768, 128),
+        Case("h40_n32768_d64", 1, 40, 32768, 64),
+        Case("wan_1.3b_480p", 1, 12, 32760, 128),
+        Case("wan_14b_720p", 1, 40, 75600, 128),
+        Case("cogvideox_2b", 1, 30, 17776, 64),
+        Case("tiny", 1, 2, 1000, 64),  # to try the program itself
+    )
+}
+GROUPS = {
+    "main": ["h40_n32768_d128", "h40_n32768_d64"],
+    "all": ["h40_n32768_d128", "h40_n32768_d64", "wan_1.3b_480p", "wan_14b_720p", "cogvideox_2b"],
+}
+
+# Masks are named by what they keep; the record says which kind: random = the same count in every row.
+MASKS = {"random95": ("random", 0.05), "random90": ("random", 0.10), "random80": ("random", 0.20),
+         "ones": ("ones", 1.0), "rule": ("rule", 0.05)}
+
+OPS = ("copy", "matmul", "pool", "mask", "mask_forward", "forward")
+
+RULE_TOP_K = 0.03
+
+
+def choose(text, known, groups=None):
+    """The names of a comma-separated list, in order and once each. Unknown ones are refused by name."""
+    chosen = []
+    for word in text.split(","):
+        names = list(known) if word == "all" and not (groups or {}).get("all") else (groups or {}).get(word, [word])
+        for name in names:
+            if name not in known:
+                raise ValueError(f"'{name}' is none of: {', '.join([*known, *(groups or {})])}")
+            if name not in chosen:
+                chosen.append(name)
+    return chosen
+
+
+@dataclasses.dataclass
+class Item:
+    """One thing to time. `run` enqueues it and returns its result; `check` judges a result: (passed, words)."""
+
+    case: typing.Optional[Case]
+    op: str
+    who: str
+    run: typing.Callable
+    check: typing.Callable = lambda result: (True, "not checked")
+    variant: str = "default"
+    mask: str = "dense"       # random | ones | rule | dense
+    mask_name: str = "dense"  # the key of MASKS
+    q_block: int = 0
+    kv_block: int = 0
+    kept_pairs: int = 0
+    all_pairs: int = 0
+    kept_token_pairs: int = 0
+    flop: float = 0.0
+    moved_bytes: float = 0.0
+    own_bytes: int = 0        # beyond inputs and outputs, held by the item itself; a framework's are measured
+    output_bytes: int = 0     # allocated by each run
+    kernel: str = ""
+    verdict: tuple = (True, "")
+    extra_bytes: int = 0
+    estimate_ms: float = 0.0
+    samples: dict = dataclasses.field(default_factory=dict)  # protocol -> [ms]
+    sm_mhz: dict = dataclasses.field(default_factory=dict)   # protocol -> [MHz]
+    host_bound: int = 0       # sustained samples in which the host may have been the slower one
+
+    @property
+    def name(self):
+        return "/".join([self.op, self.case.name if self.case else "-", self.mask_name, self.who, self.variant])
+
+
+def attention_flop(case, kept_token_pairs):
+    return 4.0 * kept_token_pairs * case.head_dim

@@ -1,0 +1,152 @@
+"""The library through its C ABI: the same calls that any other language would make."""
+
+import os
+import sys
+
+import torch
+
+from .. import check, masks
+from ..cases import RULE_TOP_K, Item
+
+ROOT = os.path.normpath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
+sys.path.insert(0, os.path.join(ROOT, "examples", "python"))
+import sparge_ctypes as abi  # noqa: E402
+
+
+class Call:
+    """A plan with its arguments and workspace, ready to be enqueued. `keep_alive` is what the arguments point to."""
+
+    def __init__(self, function, plan, args, keep_alive):
+        self.function, self.plan, self.args, self.keep_alive = function, plan, args, keep_alive
+        self.scratch = abi.scratch(plan)
+
+    def __call__(self):
+        self.function(self.plan, self.args, self.scratch.data_ptr(), self.plan.workspace_bytes, abi.current_stream())
+
+
+class Ours:
+    """Items of the library. A refused plan or call raises: the library may not be absent."""
+
+    def __init__(self, path):
+        self.library = abi.Library(path)
+        self.device = self.library.query_device(torch.cuda.current_device())
+
+    def problem(self, case):
+        return abi.Problem(batch=case.batch, heads=case.heads, kv_heads=case.heads, q_tokens=case.tokens,
+                           kv_tokens=case.tokens, head_dim=case.head_dim, q_block=case.q_block, kv_block=case.kv_block)
+
+    def kernel_name(self, index):
+        return self.library.supported_kernel(index).name.decode()
+
+    def forward_plans(self, case):
+        """{who: plan}: the one the library chooses, and the best portable one where that is another."""
+        problem = self.problem(case)
+        chosen = self.library.plan_forward(problem, abi.BF16, self.device)
+        if self.kernel_name(chosen.kernel).startswith("sm80"):
+            return {"sparge_portable": chosen}
+        plans = {"sparge": chosen}
+        for index in range(self.library.supported_kernels()):
+            try:
+                if not self.kernel_name(index).startswith("sm80"):
+                    continue
+                options = abi.Options(has_force_kernel=1, force_kernel=index)
+                plans["sparge_portable"] = self.library.plan_forward(problem, abi.BF16, self.device, options)
+                break
+            except abi.Error:
+                continue  # of another head_dim, or not in this build
+        return plans
+
+    def forward_call(self, work, plan, mask_name, bits, out):
+        q, k, v = work.qkv(mask_name)
+        args = abi.ForwardArgs(q=abi.tensor(q), k=abi.tensor(k), v=abi.tensor(v), mask=abi.mask(bits), out=abi.tensor(out))
+        return Call(self.library.forward, plan, args, (q, k, v, bits, out))
+
+    def build_call(self, work, bits):
+        case = work.case
+        q, k, _ = work.clustered
+        plan = self.library.plan_build_mask(self.problem(case), abi.BF16, self.device)
+        rule = abi.MaskRule(top_k=RULE_TOP_K, top_p=1.0 - work.tail, min_blocks=1)
+        args = abi.BuildMaskArgs(q=abi.tensor(q), k=abi.tensor(k), rule=rule, mask=abi.mask(bits))
+        return Call(self.library.build_mask, plan, args, (q, k, bits, rule))
+
+    def empty_bits(self, case):
+        words = self.library.mask_words(self.problem(case))
+        bits = torch.empty((case.batch, case.heads, case.q_blocks, -(-case.kv_blocks // 32)), dtype=torch.int32, device="cuda")
+        if bits.numel() != words:
+            raise RuntimeError(f"mask_words says {words}, the format says {bits.numel()}")
+        return bits
+
+    # ---- Items ----
+
+    def forward_item(self, work, who, plan, mask_name):
+        out = poisoned(work.case)
+        call = self.forward_call(work, plan, mask_name, masks.pack_bits(work.keep(mask_name)), out)
+        return Item(work.case, "forward", who, returning(call, out), work.forward_check(mask_name),
+                    own_bytes=plan.workspace_bytes, kernel=self.kernel_name(plan.kernel),
+                    **{**work.fields(mask_name), "output_bytes": 0})
+
+    def pool_item(self, work):
+        case = work.case
+        q, k, _ = work.clustered
+        pooled = tuple(torch.full((case.batch, case.heads, blocks, case.head_dim), float("nan"), device="cuda")
+                       for blocks in (case.q_blocks, case.kv_blocks))
+        plan = self.library.plan_pool(self.problem(case), abi.BF16, self.device)
+        args = abi.PoolArgs(q=abi.tensor(q), k=abi.tensor(k), pooled_q=pooled[0].data_ptr(), pooled_k=pooled[1].data_ptr())
+        call = Call(self.library.pool, plan, args, (q, k, pooled))
+        moved = 2.0 * case.tensor_bytes + sum(x.nbytes for x in pooled)
+        return Item(case, "pool", "sparge", returning(call, pooled), check.PoolCheck(case, q, k), q_block=case.q_block,
+                    kv_block=case.kv_block, moved_bytes=moved, own_bytes=plan.workspace_bytes)
+
+    def mask_item(self, work):
+        case = work.case
+        bits = self.empty_bits(case)
+        call = self.build_call(work, bits)
+        call()
+        fields = work.fields("rule", masks.unpack_bits(bits, case.kv_blocks))
+        fields.update(flop=0.0, output_bytes=0)
+        return Item(case, "mask", "sparge", returning(call, bits),
+                    lambda result: work.mask_check(masks.unpack_bits(result, case.kv_blocks)),
+                    moved_bytes=2.0 * case.tensor_bytes + bits.nbytes, own_bytes=call.plan.workspace_bytes, **fields)
+
+    def mask_forward_item(self, work, who, plan):
+        case = work.case
+        bits, out = self.empty_bits(case), poisoned(case)
+        build, attend = self.build_call(work, bits), self.forward_call(work, plan, "rule", bits, out)
+
+        def run():
+            build()
+            attend()
+            return out, bits
+
+        def judge(result):
+            return work.mask_then_forward_check(result[0], masks.unpack_bits(result[1], case.kv_blocks))
+
+        build()
+        fields = {**work.fields("rule", masks.unpack_bits(bits, case.kv_blocks)), "output_bytes": 0}
+        own = build.plan.workspace_bytes + plan.workspace_bytes + bits.nbytes
+        return Item(case, "mask_forward", who, run, judge, own_bytes=own, kernel=self.kernel_name(plan.kernel), **fields)
+
+    def items(self, work, mask_names, wanted):
+        if wanted("pool", "sparge"):
+            yield self.pool_item(work)
+        if wanted("mask", "sparge"):
+            yield self.mask_item(work)
+        for who, plan in self.forward_plans(work.case).items():
+            if wanted("mask_forward", who):
+                yield self.mask_forward_item(work, who, plan)
+            for mask_name in mask_names:
+                if wanted("forward", who):
+                    yield self.forward_item(work, who, plan, mask_name)
+
+
+def poisoned(case):
+    """An output of NaN, so that what a kernel leaves unwritten fails the check."""
+    return torch.full((case.batch, case.heads, case.tokens, case.head_dim), float("nan"), device="cuda",
+                      dtype=torch.bfloat16)
+
+
+def returning(call, result):
+    def run():
+        call()
+        return result
+    return run

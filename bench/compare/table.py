@@ -1,0 +1,116 @@
+"""Markdown from records. Needs no framework."""
+
+from . import protocol as rules
+from . import records
+
+NAMES = {"sparge": "sparge", "sparge_portable": "sparge, portable kernel", "cudnn": "cuDNN", "fa2": "FlashAttention-2",
+         "fa3": "FlashAttention-3", "fa4": "FlashAttention-4", "flex": "FlexAttention", "vsa": "VSA", "sla": "SLA",
+         "torch": "torch"}
+OPS = {"copy": "Copy", "matmul": "Matrix product", "pool": "Pooling", "mask": "Mask", "mask_forward": "Mask + forward",
+       "forward": "Forward"}
+MASK_TEXTS = {"random": "random", "ones": "all kept", "rule": "the rule's", "dense": "none (dense)", "uneven": "uneven"}
+HEAD = ("| what | who | mask | sparsity | ms sustained (min - max) | TFLOP/s | GB/s | against dense cuDNN | ms burst | "
+        "extra memory | |\n|---|---|---|---|---|---|---|---|---|---|---|")
+
+
+def number(value, digits=3):
+    """Three significant digits without an exponent; empty for 0."""
+    if not value:
+        return ""
+    text = f"{float(f'{value:.{digits}g}'):.10f}".rstrip("0").rstrip(".")
+    return text
+
+
+def bytes_text(count):
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= size:
+            return f"{number(count / size)} {unit}"
+    return "0" if not count else f"{count} B"
+
+
+def sparsity(record):
+    if not record["all_pairs"] or record["mask"] == "dense":
+        return ""
+    return f"{100 * (1 - record['kept_pairs'] / record['all_pairs']):.1f} %"
+
+
+def dense_ms(group, protocol="sustained"):
+    for record in group:
+        if record["who"] == "cudnn" and record["op"] == "forward" and record["protocol"] == protocol:
+            return record["ms"]
+    return None
+
+
+def remarks(record):
+    found = []
+    if record["check"] != "passed":
+        found.append(f"**WRONG RESULT: {record['check_says']}**")
+    if record["rounds"] < rules.LEAST_ROUNDS:
+        found.append(f"only {record['rounds']} rounds")
+    if record.get("host_bound_rounds", 0) > record["rounds"] // 2:
+        found.append("the host may be the slower one")
+    return "; ".join(found)
+
+
+def line(record, burst, dense):
+    spread = f"{number(record['ms'])} ({number(record['ms_min'])} - {number(record['ms_max'])})"
+    who = NAMES.get(record["who"], record["who"])
+    if record["variant"] != "default":
+        who += f" ({record['variant']})"
+    faster = ""
+    if dense and record["op"] in ("forward", "mask_forward") and record["who"] != "cudnn":
+        faster = f"{number(dense / record['ms'])}x"
+    cells = [OPS.get(record["op"], record["op"]), who, MASK_TEXTS.get(record["mask"], record["mask"]), sparsity(record),
+             spread, number(record.get("tflops", 0)), number(record["gbps"]), faster, number(burst["ms"]) if burst else "",
+             bytes_text(record.get("extra_bytes", 0)), remarks(record)]
+    return "| " + " | ".join(cells) + " |"
+
+
+def title(shape):
+    batch, heads, kv_heads, q_tokens, kv_tokens, head_dim = shape
+    if not batch:
+        return "Ceilings"
+    groups = "" if kv_heads == heads else f", {kv_heads} kv heads"
+    tokens = f"{q_tokens}" if q_tokens == kv_tokens else f"{q_tokens} x {kv_tokens}"
+    return f"batch {batch}, {heads} heads{groups}, {tokens} tokens, head dimension {head_dim}"
+
+
+def order(record):
+    ops, who = list(OPS), list(NAMES)
+    share = record["kept_pairs"] / record["all_pairs"] if record["all_pairs"] else 0
+    return (ops.index(record["op"]) if record["op"] in ops else 99, record["mask"], share,
+            who.index(record["who"]) if record["who"] in who else 99, record["variant"])
+
+
+def render(lines):
+    """One table a shape, from the records of one or more runs."""
+    main = "sustained" if any(record["protocol"] == "sustained" for record in lines) else "burst"
+    burst = {records.key_of(record)[1:]: record for record in lines if record["protocol"] == "burst"}
+    shapes = {}
+    for record in lines:
+        if record["protocol"] == main:
+            shapes.setdefault(records.shape_of(record), []).append(record)
+    texts = []
+    for shape, group in shapes.items():
+        dense = dense_ms(group, main)
+        body = [line(record, burst.get(records.key_of(record)[1:]), dense) for record in sorted(group, key=order)]
+        name = next((f"{record['case']}: " for record in group if record.get("case")), "")
+        texts.append(f"### {name}{title(shape)}\n\n{HEAD}\n" + "\n".join(body))
+    return "\n\n".join(texts)
+
+
+def comparison_text(new, old, tolerance=0.05):
+    """Whether a run repeats what earlier ones found."""
+    compared = records.compare(new, old)
+    if not compared:
+        return "No earlier run in the file has these items on this model of GPU."
+    far = records.beyond(compared, tolerance)
+    percent = f"{100 * tolerance:.0f} %"
+    runs = ", ".join(sorted({other["run"] for _, other, _ in compared}))
+    if not far:
+        return f"All {len(compared)} medians are within {percent} of those of the earlier run ({runs})."
+    rows = [f"- {record['protocol']}: {record['op']} {record['who']} {record['variant']}, {record['case'] or 'ceiling'}, "
+            f"{record['mask_name']}: {number(record['ms'])} ms, earlier {number(other['ms'])} ms ({100 * (ratio - 1):+.1f} %)"
+            for record, other, ratio in far]
+    return (f"{len(far)} of {len(compared)} medians are NOT within {percent} of those of the earlier run ({runs}):\n"
+            + "\n".join(rows))

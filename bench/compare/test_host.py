@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Tests of what needs neither torch nor a GPU: plain asserts, run as a program."""
+
+import os
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+
+from compare import cases, counts, document, protocol, records, table, verdict  # noqa: E402
+
+
+def refused(action, *words):
+    try:
+        action()
+    except ValueError as error:
+        assert all(word in str(error) for word in words), str(error)
+        return
+    raise AssertionError("nothing was refused")
+
+
+# ---- Counting ----
+
+
+def test_a_share_is_rounded_up_without_the_rounding_of_the_share():
+    assert counts.keep_count(0.05, 512) == 26
+    assert counts.keep_count(0.2, 5) == 1 and counts.keep_count(0.1, 10) == 1 and counts.keep_count(0.1, 512) == 52
+    assert counts.keep_count(1.0, 512) == 512 and counts.keep_count(0.05, 1182) == 60
+
+
+def test_token_pairs_count_only_the_tokens_of_a_last_block():
+    tokens, q_block, kv_block = 300, 128, 64  # blocks of 128, 128, 44 and of 64, 64, 64, 64, 44
+    parts = {(False, False): 2 * 4, (False, True): 2, (True, False): 4, (True, True): 1}
+    assert counts.kept_token_pairs(parts, tokens, tokens, q_block, kv_block) == tokens * tokens
+    assert counts.block_tokens(2, tokens, q_block) == 44 and counts.block_tokens(3, tokens, q_block) == 0
+    assert counts.kept_token_pairs({(True, True): 1}, 128, 64, 128, 64) == 128 * 64
+
+
+def test_the_rule_keeps_the_longer_prefix():
+    prob = [0.5, 0.3, 0.1, 0.06, 0.04]
+    assert counts.rule_count(prob, 0.2, 0.0) == 1 and counts.rule_count(prob, 0.21, 0.0) == 2
+    assert counts.rule_count(prob, 0.2, 0.79) == 2 and counts.rule_count(prob, 0.2, 0.85) == 3
+    assert counts.rule_count(prob, 0.0, 0.0) == 1 and counts.rule_count(prob, 0.0, 0.0, min_blocks=0) == 0
+    assert counts.rule_count(prob, 0.0, 1.0) == 5
+
+
+def test_cases_know_their_blocks_and_bytes():
+    case = cases.CASES["wan_14b_720p"]
+    assert (case.q_blocks, case.kv_blocks) == (591, 1182) and case.all_pairs == 40 * 591 * 1182
+    assert case.tensor_bytes == 40 * 75600 * 128 * 2
+    assert counts.row_words(case.kv_blocks) == 37
+
+
+def test_lists_of_names_are_checked():
+    assert cases.choose("main", cases.CASES, cases.GROUPS) == cases.GROUPS["main"]
+    assert cases.choose("all", cases.CASES, cases.GROUPS) == cases.GROUPS["all"]
+    assert cases.choose("forward,mask,forward", cases.OPS) == ["forward", "mask"]
+    assert cases.choose("all", cases.OPS) == list(cases.OPS)
+    refused(lambda: cases.choose("forwards", cases.OPS), "forwards", "forward")
+
+
+# ---- Protocol ----
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def an_item(who, op="forward", ms=1.0, **more):
+    case = cases.CASES["h40_n32768_d128"]
+    fields = dict(q_block=128, kv_block=64, kept_pairs=case.all_pairs, all_pairs=case.all_pairs, flop=1e12, estimate_ms=ms)
+    return cases.Item(case, op, who, run=lambda: None, **{**fields, **more})
+
+
+def test_every_round_measures_everything_once_in_another_order():
+    items, seen = [an_item(f"who{i}") for i in range(6)], []
+
+    def measure(item, name):
+        seen.append((item.who, name))
+        return len(seen)
+
+    assert protocol.run_rounds(items, protocol.PROTOCOLS, measure, 7, 3, 1e9, Clock()) == 7
+    per_round = len(items) * 2
+    orders = [tuple(seen[i:i + per_round]) for i in range(0, len(seen), per_round)]
+    assert len(orders) == 7 and all(len(set(order)) == per_round for order in orders) and len(set(orders)) > 1
+    assert all(len(item.samples[name]) == 7 for item in items for name in protocol.PROTOCOLS)
+    again = [an_item(f"who{i}") for i in range(6)]
+    seen.clear()
+    protocol.run_rounds(again, protocol.PROTOCOLS, measure, 1, 3, 1e9, Clock())
+    assert tuple(seen) == orders[0]
+
+
+def test_a_round_that_no_longer_fits_is_not_begun():
+    clock, item = Clock(), an_item("a")
+
+    def measure(item, name):
+        clock.now += 10
+        return 1.0
+
+    assert protocol.run_rounds([item], ["sustained"], measure, 7, 1, 35, clock) == 3
+    assert len(item.samples["sustained"]) == 3
+    late = an_item("b")
+    assert protocol.run_rounds([late], ["sustained"], measure, 7, 1, 0, clock) == 1, "one round always"
+
+
+def test_bursts_last_long_enough():
+    assert protocol.calls_for(25, 40) == 1 and protocol.calls_for(25, 1) == 25 and protocol.calls_for(25, 24.9) == 2
+    assert protocol.seconds_of("sustained", 1.0) >= 0.6 + 0.025
+    assert protocol.summarize([3, 1, 2]) == (2, 1, 3, 3) and protocol.summarize([1, 2, 3, 4])[0] == 2.5
+    refused(lambda: protocol.summarize([]))
+
+
+# ---- Judging ----
+
+
+def test_a_wrong_result_fails_and_a_rounded_one_passes():
+    assert verdict.ulp(1.0) == 2.0**-7 and verdict.ulp(0.99) == 2.0**-8 and verdict.ulp(0.0) == 0.0
+    assert verdict.forward(1e-3, 8e-4, 1e-6, 1e-6, 0.1)[0]
+    assert not verdict.forward(1e-2, 8e-4, 1e-6, 1e-6, 0.1)[0]
+    assert not verdict.forward(1e-3, 8e-4, 1e-4, 1e-6, 0.1)[0], "the cosine counts as well"
+    assert not verdict.forward(float("nan"), 8e-4, 1e-6, 1e-6, 0.1)[0]
+    assert verdict.mask(0, 2, 256, True, 1.0)[0] and not verdict.mask(1, 2, 256, True, 1.0)[0]
+    assert not verdict.mask(0, 20, 256, True, 1.0)[0] and verdict.mask(0, 20, 256, False, 1.0)[0]
+    assert not verdict.mask(0, 20, 256, False, 20.0)[0], "a mask that keeps everything is not the rule's"
+
+
+# ---- Records and tables ----
+
+MACHINE = {"date": "2026-01-02", "commit": "abc", "gpu": "NVIDIA H200", "driver": "1", "torch": "2", "cudnn": "3"}
+
+
+def a_run(run_id, selection="s", date="2026-01-02", ms=2.0):
+    items = [an_item("cudnn", ms=ms), an_item("sparge_portable", ms=ms / 10, mask="random", mask_name="random95",
+                                              kept_pairs=26 * 40 * 256)]
+    for item in items:
+        item.samples = {"sustained": [item.estimate_ms] * 7, "burst": [item.estimate_ms * 0.9] * 7}
+    run = {"id": run_id, "selection": selection, "seed": 1}
+    machine = {**MACHINE, "date": date}
+    return [records.of_item(item, name, machine, run) for item in items for name in protocol.PROTOCOLS]
+
+
+def test_a_record_has_the_fields_of_the_format():
+    fields = ("run date commit gpu protocol op who variant batch heads kv_heads q_tokens kv_tokens head_dim dtype q_block "
+              "kv_block mask kept_pairs all_pairs ms ms_min ms_max rounds gbps").split()
+    record = a_run("r")[0]
+    assert [field for field in fields if field not in record] == []
+    assert record["tflops"] == 500.0 and record["rounds"] == 7 and record["heads"] == record["kv_heads"] == 40
+
+
+def test_a_run_replaces_its_like_as_a_whole_and_no_other():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "new", "h.jsonl")
+        assert records.write(path, a_run("monday", date="2026-01-01")) == set()
+        assert records.write(path, a_run("first")) == set()
+        assert records.write(path, a_run("masks", selection="other")) == set()
+        assert records.write(path, a_run("second")) == {"first"}
+        assert [record["run"] for record in records.read(path)] == ["monday"] * 4 + ["masks"] * 4 + ["second"] * 4
+        assert {record["run"] for record in records.latest(records.read(path))} == {"second"}
+    refused(lambda: records.write("unused", []))
+
+
+def test_a_run_is_compared_with_the_latest_earlier_one():
+    old = a_run("old", date="2026-01-01", ms=9.0) + a_run("earlier", date="2026-01-01", ms=2.0)
+    near, far = a_run("near", ms=2.08), a_run("far", ms=2.2)
+    assert records.beyond(records.compare(near, old)) == []
+    assert len(records.beyond(records.compare(far, old))) == 4
+    assert "within 5 %" in table.comparison_text(near, old) and "earlier" in table.comparison_text(near, old)
+    assert "NOT within" in table.comparison_text(far, old) and "+10.0 %" in table.comparison_text(far, old)
+    assert "No earlier run" in table.comparison_text(near, near)
+
+
+def test_the_table_says_what_a_reader_must_know():
+    lines = a_run("r")
+    text = table.render(lines)
+    assert "10x" in text and "94.9 %" in text and "cuDNN" in text and "40 heads" in text
+    lines[2]["check"], lines[2]["check_says"], lines[2]["rounds"] = "FAILED", "max error 1", 3
+    text = table.render(lines)
+    assert "WRONG RESULT: max error 1" in text and "only 3 rounds" in text
+    assert table.number(0.0123456) == "0.0123" and table.number(204.4) == "204" and table.number(0) == ""
+    assert table.bytes_text(3 * 2**20) == "3 MiB" and table.bytes_text(0) == "0"
+
+
+def test_a_document_is_filled_between_its_markers():
+    text = "a\n<!-- table: begin -->\nold\n<!-- table: end -->\nb\n"
+    filled = document.fill(text, "table", "new")
+    assert filled == "a\n<!-- table: begin -->\nnew\n<!-- table: end -->\nb\n"
+    assert document.fill(filled, "table", "new") == filled
+    refused(lambda: document.fill(text, "plot", "x"), "plot")
+
+
+def main():
+    tests = [(name, test) for name, test in sorted(globals().items()) if name.startswith("test_")]
+    for name, test in tests:
+        test()
+        print(f"passed: {name[5:].replace('_', ' ')}")
+    print(f"{len(tests)} passed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Measures the library beside its peers in one process, checks every result, and keeps the figures. See bench/README.md.
+
+    python3 bench/compare_torch.py --library build/libsparge.so --cases main
+"""
+
+import argparse
+import hashlib
+import os
+import sys
+import time
+
+ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(ROOT, "bench"))
+
+from compare import cases, protocol, records, table  # noqa: E402
+
+STARTED = time.monotonic()
+
+
+def say(text):
+    print(f"[{time.monotonic() - STARTED:6.1f} s] {text}", flush=True)
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", default=os.path.join(ROOT, "build", "libsparge.so"), help="libsparge.so")
+    parser.add_argument("--cases", default="main", help=f"main, all, or of: {', '.join(cases.CASES)}")
+    parser.add_argument("--masks", default="random95,random90,random80,ones,rule", help="of those, for the forward")
+    parser.add_argument("--ops", default=",".join(cases.OPS), help="of those")
+    parser.add_argument("--who", default="all", help="only these contenders, such as sparge_portable,cudnn,fa2,flex")
+    parser.add_argument("--protocols", default=",".join(protocol.PROTOCOLS))
+    parser.add_argument("--rounds", type=int, default=protocol.LEAST_ROUNDS)
+    parser.add_argument("--load", type=float, default=protocol.LOAD_S, help="seconds of load before a sustained sample")
+    parser.add_argument("--time-limit", type=float, default=560, help="seconds for everything; fewer rounds where needed")
+    parser.add_argument("--seed", type=int, default=None, help="of the order; default: drawn and recorded")
+    parser.add_argument("--out", default=os.path.join(ROOT, "docs", "benchmarks", "h200.jsonl"))
+    parser.add_argument("--markdown", default="", help="also write the tables here")
+    parser.add_argument("--dry-run", action="store_true", help="make and check the items, measure one round, write nothing")
+    options = parser.parse_args(arguments)
+    options.cases = cases.choose(options.cases, cases.CASES, cases.GROUPS)
+    options.masks = cases.choose(options.masks, cases.MASKS)
+    options.ops = cases.choose(options.ops, cases.OPS)
+    options.protocols = cases.choose(options.protocols, protocol.PROTOCOLS)
+    options.who = cases.choose(options.who, table.NAMES)
+    options.seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "little")
+    return options
+
+
+class Absent:
+    """Who could not be measured, and why; each reason once."""
+
+    def __init__(self):
+        self.reasons = []
+
+    def __call__(self, who, reason):
+        text = f"{who}: {reason}"
+        if text not in self.reasons:
+            self.reasons.append(text)
+            say(f"absent: {text}")
+
+
+def make_items(options, absent):
+    """All items of all cases, each run once by its maker or by the check that follows."""
+    from compare.contenders import ceilings, dense, flex, sparse_peers, torch_rule
+    from compare.contenders.ours import Ours
+    from compare.contenders.workload import Workload
+
+    def wanted(op, who):
+        return op in options.ops and who in options.who
+
+    ours = Ours(options.library) if any(who.startswith("sparge") for who in options.who) else None
+    for item in ceilings.items():
+        if wanted(item.op, item.who):
+            yield item
+    for name in options.cases:
+        work = Workload(cases.CASES[name])
+        say(f"case {name}")
+        if ours:
+            yield from ours.items(work, options.masks, wanted)
+        yield from dense.items(work, wanted, absent)
+        yield from torch_rule.items(work, wanted, absent)
+        yield from flex.items(work, options.masks, wanted, absent)
+        yield from sparse_peers.items(work, options.masks, wanted, absent)
+
+
+def prepare(items, meter, absent):
+    """Checks, estimates and weighs each item. A peer that fails to run is absent; the library is not allowed to."""
+    from compare import gpu
+    ready = []
+    for item in items:
+        try:
+            item.verdict = item.check(item.run())
+            meter.estimate(item)
+            item.extra_bytes = gpu.extra_bytes(item)
+        except Exception as error:
+            if item.who.startswith("sparge"):
+                raise
+            absent(item.who, f"{item.name}: {type(error).__name__}: {str(error).strip()[:160]}")
+            continue
+        ready.append(item)
+        mark = "" if item.verdict[0] else "  WRONG"
+        say(f"{item.name}: {item.estimate_ms:.4f} ms, {item.verdict[1]}{mark}")
+    return ready
+
+
+def selection_of(options):
+    return (f"cases={','.join(options.cases)};masks={','.join(options.masks)};ops={','.join(options.ops)};"
+            f"who={','.join(options.who)};protocols={','.join(options.protocols)}")
+
+
+def report(options, items, machine, absent):
+    """Prints and writes. Returns whether every check passed."""
+    date, selection = machine["date"], selection_of(options)
+    digest = hashlib.sha256(f"{selection}{options.seed}{time.time_ns()}".encode()).hexdigest()[:8]
+    run = {"id": f"{date}-{digest}", "selection": selection, "seed": options.seed}
+    lines = [records.of_item(item, name, machine, run) for item in items for name in options.protocols]
+    earlier = records.read(options.out)
+    text = table.render(lines) + "\n\n" + table.comparison_text(lines, earlier)
+    if absent.reasons:
+        text += "\n\nNot measured:\n" + "\n".join(f"- {reason}" for reason in absent.reasons)
+    heading = (f"Run {run['id']}, commit {machine['commit']}, {machine['gpu']}, driver {machine['driver']}, "
+               f"torch {machine['torch']}, cuDNN {machine['cudnn']}.")
+    print(f"\n{heading}\n\n{text}\n", flush=True)
+    if options.markdown:
+        with open(options.markdown, "w", encoding="utf-8") as file:
+            file.write(f"{heading}\n\n{text}\n")
+    if not options.dry_run:
+        dropped = records.write(options.out, lines)
+        say(f"{len(lines)} records in {options.out}" + (f", in place of {', '.join(sorted(dropped))}" if dropped else ""))
+    wrong = [item.name for item in items if not item.verdict[0]]
+    for name in wrong:
+        print(f"WRONG RESULT: {name}", file=sys.stderr)
+    return not wrong
+
+
+def main(arguments=None):
+    options = parse(arguments)
+    import torch
+    if not torch.cuda.is_available():
+        print("compare_torch.py measures on a GPU, and torch sees none here", file=sys.stderr)
+        return 2
+    torch.set_grad_enabled(False)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    from compare import gpu
+    absent, meter = Absent(), gpu.Meter(options.load)
+    machine = gpu.describe_machine(ROOT)
+    items = prepare(make_items(options, absent), meter, absent)
+    if not items:
+        print("nothing was asked for that can be measured here", file=sys.stderr)
+        return 2
+    rounds = 1 if options.dry_run else options.rounds
+    left = options.time_limit - (time.monotonic() - STARTED)
+    say(f"{len(items)} items, about {protocol.round_seconds(items, options.protocols, options.load):.0f} s a round, "
+        f"{left:.0f} s left")
+    protocol.run_rounds(items, options.protocols, meter, rounds, options.seed, left, say=say)
+    return 0 if report(options, items, machine, absent) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
