@@ -38,7 +38,7 @@ inline PooledInputs make_pooled(AttentionProblem const& p, PooledKind kind, std:
       fill_clustered(x.q, x.k, random, 4);
       break;
     case PooledKind::common_offset:
-      fill_common_offset(x.q, random), fill_common_offset(x.k, random, 100);
+      fill_common_offset(x.q, random), fill_common_offset(x.k, random, 3000);
       break;
     case PooledKind::heavy_tailed:
       fill_heavy_tailed(x.q, random), fill_heavy_tailed(x.k, random);

@@ -122,7 +122,7 @@ TEST_CASE("a common offset of all keys changes no mask", "[gpu]") {
     for (float& k : x.k.storage()) k = std::nearbyint(k * 256) / 256;  // so that adding the offset is exact
     MaskRule const rule = rule_of(0.1, 0.4);
     MaskWords const mask = run_select(x, rule);
-    for (float& k : x.k.storage()) k += 1024;
+    for (float& k : x.k.storage()) k += 32768;
     RowVerdict verdict;
     MaskWords const shifted = run_select(x, rule);
     for (std::int64_t row = 0; row < mask_rows(p); ++row)
