@@ -197,6 +197,19 @@ TEST_CASE("Options that mean nothing are refused") {
   check_all_refuse(inputs, invalid("options.pointer_check", 7));
 }
 
+TEST_CASE("A forced kernel is refused where there is no choice of kernels") {
+  PlanInputs inputs;
+  inputs.options.force_kernel = 0;
+  for (PlanCall const& call : every_plan_call()) {
+    CAPTURE(call.name);
+    bool untouched = false;
+    Status const status = call.plan(inputs, &untouched);
+    if (std::string(call.name).find("forward") != std::string::npos) continue;
+    check_refused(status, not_built("options.force_kernel", 0));
+    CHECK(untouched);
+  }
+}
+
 TEST_CASE("The size functions refuse what plans refuse and leave the caller's number alone") {
   std::size_t words = 99;
   PlanInputs inputs;

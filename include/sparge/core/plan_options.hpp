@@ -12,8 +12,8 @@ enum class PointerCheck : std::int32_t {
 };
 
 struct PlanOptions {
-  std::int32_t force_kernel =
-      -1;  ///< index into `supported_kernels()`; -1 = the best built one for problem and device
+  /// Of forward: index into `supported_kernels()`, or -1 for the best built one. Calls with one kernel take -1 only.
+  std::int32_t force_kernel = -1;
   PointerCheck pointer_check = PointerCheck::alignment;
 };
 

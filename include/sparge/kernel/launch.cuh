@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "sparge/core/pending_error.hpp"
 #include "sparge/kernel/entry.cuh"
 
 namespace sparge {
@@ -14,7 +15,7 @@ template <class Kernel>
 cudaError_t launch(typename Kernel::Params const& params, std::int64_t blocks, std::int64_t smem_bytes,
                    cudaStream_t stream) noexcept {
   if (blocks == 0) return cudaSuccess;
-  bool const was_clean = cudaPeekAtLastError() == cudaSuccess;
+  PendingError const pending;
   constexpr std::int64_t default_smem_bytes = 48 * 1024;
   cudaError_t error = cudaSuccess;
   if (smem_bytes > default_smem_bytes)
@@ -28,8 +29,7 @@ cudaError_t launch(typename Kernel::Params const& params, std::int64_t blocks, s
     config.stream = stream;
     error = cudaLaunchKernelEx(&config, entry<Kernel>, params);
   }
-  if (error != cudaSuccess && was_clean) static_cast<void>(cudaGetLastError());
-  return error;
+  return pending.take_back(error);
 }
 
 }  // namespace sparge

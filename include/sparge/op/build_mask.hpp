@@ -34,6 +34,7 @@ Status plan_build_mask(AttentionProblem const& problem, Device const& device, Pl
                        BuildMaskPlan<T>* plan) noexcept {
   if (plan == nullptr) return refuse("plan", "must not be null");
   SPARGE_TRY(validate_plan_inputs(problem, device, options));
+  SPARGE_TRY(validate_no_choice(options));
   SPARGE_TRY(detail::validate_pool_grid(problem));
   SPARGE_TRY(detail::validate_score_grid(problem, RowLayout::of(problem, device)));
   *plan = {problem, device, options, detail::build_mask_workspace_bytes(problem, device)};

@@ -29,26 +29,20 @@ inline cudaError_t read_device(int ordinal, Device* device) {
   return cudaSuccess;
 }
 
-/// A failure of ours leaves no error behind where there was none.
-inline Status failed_query(cudaError_t error, bool was_clean) {
-  if (was_clean) static_cast<void>(cudaGetLastError());
-  return cuda_failure("ordinal", error);
-}
-
 }  // namespace detail
 
 SPARGE_INLINE Status query_device(int ordinal, Device* device) noexcept {
   if (device == nullptr) return refuse("device", "must not be null");
   if (ordinal < 0) return refuse("ordinal", "must be at least 0", ordinal);
-  bool const was_clean = cudaPeekAtLastError() == cudaSuccess;
+  PendingError const pending;
   int count = 0;
-  if (cudaError_t const error = cudaGetDeviceCount(&count); error != cudaSuccess)
-    return detail::failed_query(error, was_clean);
+  if (cudaError_t const error = pending.take_back(cudaGetDeviceCount(&count)); error != cudaSuccess)
+    return cuda_failure("ordinal", error);
   if (ordinal >= count)
     return refuse("ordinal", "must be less than the number of devices, which is shown as expected", ordinal,
                   count);
-  if (cudaError_t const error = detail::read_device(ordinal, device); error != cudaSuccess)
-    return detail::failed_query(error, was_clean);
+  if (cudaError_t const error = pending.take_back(detail::read_device(ordinal, device)); error != cudaSuccess)
+    return cuda_failure("ordinal", error);
   return {};
 }
 

@@ -7,6 +7,7 @@
 
 #include "sparge/core/device.hpp"
 #include "sparge/core/linkage.hpp"
+#include "sparge/core/pending_error.hpp"
 #include "sparge/core/plan_options.hpp"
 #include "sparge/plan/refuse.hpp"
 #include "sparge/plan/validate.hpp"
@@ -27,7 +28,7 @@ inline Status validate_grid(AttentionProblem const& p, std::optional<std::int64_
 /// A call runs on the device that its plan was made for: its kernels would otherwise see another GPU's memory.
 inline Status check_current_device(Device const& device) {
   int current = -1;
-  if (cudaError_t const error = cudaGetDevice(&current); error != cudaSuccess)
+  if (cudaError_t const error = PendingError().take_back(cudaGetDevice(&current)); error != cudaSuccess)
     return cuda_failure("device.ordinal", error);
   if (current != device.ordinal)
     return mismatch("device.ordinal", "the current device must be the plan's; call cudaSetDevice first",
@@ -44,11 +45,12 @@ struct NamedPointer {
 inline Status check_locations(PlanOptions const& options, Device const& device,
                               std::initializer_list<NamedPointer> pointers) {
   if (options.pointer_check != PointerCheck::location) return {};
+  PendingError const pending;
   for (NamedPointer const& pointer : pointers) {
     if (pointer.data == nullptr) continue;
     cudaPointerAttributes attributes{};
-    if (cudaError_t const error = cudaPointerGetAttributes(&attributes, pointer.data); error != cudaSuccess)
-      return cuda_failure(pointer.field, error);
+    cudaError_t const error = pending.take_back(cudaPointerGetAttributes(&attributes, pointer.data));
+    if (error != cudaSuccess) return cuda_failure(pointer.field, error);
     if (attributes.type == cudaMemoryTypeUnregistered || attributes.devicePointer == nullptr)
       return refuse(pointer.field, "must be memory that the device can reach, not plain host memory");
     if (attributes.type == cudaMemoryTypeDevice && attributes.device != device.ordinal)

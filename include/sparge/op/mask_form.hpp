@@ -34,6 +34,7 @@ SPARGE_INLINE Status plan_mask_form(AttentionProblem const& problem, Device cons
                                     PlanOptions const& options, MaskFormPlan* plan) noexcept {
   if (plan == nullptr) return refuse("plan", "must not be null");
   SPARGE_TRY(validate_plan_inputs(problem, device, options));
+  SPARGE_TRY(validate_no_choice(options));
   SPARGE_TRY(validate_grid(problem, ceil_div(detail::count_rows(problem), form_warps)));
   SPARGE_TRY(validate_grid(problem, ceil_div(count_mask_words(problem), form_warps)));
   *plan = {problem, device, options};

@@ -47,6 +47,7 @@ SPARGE_INLINE Status plan_mask_stats(AttentionProblem const& problem, Device con
                                      PlanOptions const& options, MaskStatsPlan* plan) noexcept {
   if (plan == nullptr) return refuse("plan", "must not be null");
   SPARGE_TRY(validate_plan_inputs(problem, device, options));
+  SPARGE_TRY(validate_no_choice(options));
   SPARGE_TRY(detail::validate_score_grid(problem, RowLayout::of(problem, device)));
   SPARGE_TRY(validate_grid(problem, checked_product({problem.batch, problem.heads})));
   *plan = {problem, device, options, detail::mask_stats_workspace_bytes(problem, device)};

@@ -41,6 +41,7 @@ Status plan_pool(AttentionProblem const& problem, Device const& device, PlanOpti
                  PoolPlan<T>* plan) noexcept {
   if (plan == nullptr) return refuse("plan", "must not be null");
   SPARGE_TRY(validate_plan_inputs(problem, device, options));
+  SPARGE_TRY(validate_no_choice(options));
   SPARGE_TRY(detail::validate_pool_grid(problem));
   *plan = {problem, device, options, 0};
   return {};

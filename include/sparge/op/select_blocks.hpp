@@ -31,6 +31,7 @@ SPARGE_INLINE Status plan_select_blocks(AttentionProblem const& problem, Device 
                                         PlanOptions const& options, SelectPlan* plan) noexcept {
   if (plan == nullptr) return refuse("plan", "must not be null");
   SPARGE_TRY(validate_plan_inputs(problem, device, options));
+  SPARGE_TRY(validate_no_choice(options));
   SPARGE_TRY(detail::validate_score_grid(problem, RowLayout::of(problem, device)));
   *plan = {problem, device, options, detail::select_workspace_bytes(problem, device)};
   return {};

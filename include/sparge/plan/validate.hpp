@@ -106,6 +106,14 @@ inline Status validate_plan_inputs(AttentionProblem const& problem, Device const
   return {};
 }
 
+/// For operations that have one kernel.
+inline Status validate_no_choice(PlanOptions const& options) {
+  if (options.force_kernel >= 0)
+    return unsupported("options.force_kernel", "this call has no kernels to choose from; use -1",
+                       options.force_kernel);
+  return {};
+}
+
 // ---- Pointers and views --------------------------------------------------------------------------------------------
 
 /// `elements` of 0 may be null: nothing will be read or written.
