@@ -7,27 +7,28 @@ namespace sparge::probe {
 
 __global__ void softmax_kernel(float const* logits, int tiles, float scale_log2, int valid_columns,
                                float* weights, float* rescale, float* sum, float* lse) {
-  OnlineSoftmax softmax;
+  OnlineSoftmax<1> softmax;
   for (int tile = 0; tile < tiles; ++tile) {
-    Fragment<64> fragment;
+    Fragment<64> fragments[1];
+    Fragment<64>& fragment = fragments[0];
     for (int group = 0; group < fragment.groups; ++group)
       for (int r = 0; r < 2; ++r)
         for (int c = 0; c < 2; ++c)
           fragment.at(r, group, c) = logits[(tile * 16 + fragment.row(r)) * 64 + fragment.column(group, c)];
     if (tile == tiles - 1) mask_tail(fragment, valid_columns);
-    float factor[2];
-    softmax.update(fragment, scale_log2, factor);
+    float factor[1][2];
+    softmax.update(fragments, scale_log2, factor);
     for (int r = 0; r < 2; ++r) {
-      rescale[tile * 16 + fragment.row(r)] = factor[r];
+      rescale[tile * 16 + fragment.row(r)] = factor[0][r];
       for (int group = 0; group < fragment.groups; ++group)
         for (int c = 0; c < 2; ++c)
           weights[(tile * 16 + fragment.row(r)) * 64 + fragment.column(group, c)] = fragment.at(r, group, c);
     }
   }
   for (int r = 0; r < 2; ++r) {
-    float const total = softmax.row_sum(r);
+    float const total = softmax.row_sum(0, r);
     sum[Fragment<64>::row(r)] = total;
-    lse[Fragment<64>::row(r)] = softmax.log_sum_exp(r, scale_log2, total);
+    lse[Fragment<64>::row(r)] = softmax.log_sum_exp(0, r, scale_log2, total);
   }
 }
 

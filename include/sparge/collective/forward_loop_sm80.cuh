@@ -29,7 +29,7 @@ public:
 
   struct Result {
     Fragment<head_dim> out[fragments];  ///< not yet divided by the row sum
-    OnlineSoftmax softmax[fragments];
+    OnlineSoftmax<fragments> softmax;
   };
 
   __device__ __forceinline__ ForwardLoopSm80(unsigned char* smem, HeadView<T> q, HeadView<T> k, HeadView<T> v,
@@ -128,14 +128,15 @@ private:
   __device__ __forceinline__ void weigh(Fragment<kv_tile> (&logits)[fragments], int tile,
                                         Result& result) const {
     int const valid_keys = k_.tokens - tile * kv_tile;
+    if (valid_keys < kv_tile)
 #pragma unroll
-    for (int f = 0; f < fragments; ++f) {
-      if (valid_keys < kv_tile) mask_tail(logits[f], valid_keys);
-      float rescale[2];
-      result.softmax[f].update(logits[f], scale_log2_, rescale);
+      for (int f = 0; f < fragments; ++f) mask_tail(logits[f], valid_keys);
+    float rescale[fragments][2];
+    result.softmax.update(logits, scale_log2_, rescale);
 #pragma unroll
-      for (int r = 0; r < 2; ++r) result.out[f].scale_row(r, rescale[r]);
-    }
+    for (int f = 0; f < fragments; ++f)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) result.out[f].scale_row(r, rescale[f][r]);
   }
 
   __device__ __forceinline__ void multiply_pv(Fragment<head_dim> (&out)[fragments],

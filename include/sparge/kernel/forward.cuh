@@ -51,7 +51,7 @@ private:
     unsigned char* const staged = smem + warp_first * SwizzledTile<config.head_dim>::row_bytes;
 #pragma unroll
     for (int f = 0; f < Loop::fragments; ++f) {
-      normalise(params, at, first + 16 * f, result.out[f], result.softmax[f]);
+      normalise(params, at, first, result, f);
       stage_rows<T>(staged + 16 * f * SwizzledTile<config.head_dim>::row_bytes, result.out[f]);
     }
     __syncwarp();
@@ -61,20 +61,20 @@ private:
   }
 
   /// Divides by the row sum and writes lse. A row that kept no key is 0 whatever it read, with lse = -inf.
-  static __device__ __forceinline__ void normalise(Params const& params, TilePosition const& at, int first,
-                                                   Fragment<config.head_dim>& out,
-                                                   OnlineSoftmax const& softmax) {
+  static __device__ __forceinline__ void normalise(Params const& params, TilePosition const& at,
+                                                   int warp_first, typename Loop::Result& result, int f) {
+    auto& out = result.out[f];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      float const sum = softmax.row_sum(r);
-      int const token = first + out.row(r);
+      float const sum = result.softmax.row_sum(f, r);
+      int const token = warp_first + 16 * f + out.row(r);
       if (sum == 0)
         out.clear_row(r);
       else
         out.scale_row(r, 1 / sum);
       if (params.lse && lane_index() % 4 == 0 && token < params.q_tokens)
         params.lse[(std::int64_t{at.batch} * params.heads + at.head) * params.q_tokens + token] =
-            softmax.log_sum_exp(r, params.scale_log2, sum);
+            result.softmax.log_sum_exp(f, r, params.scale_log2, sum);
     }
   }
 };
