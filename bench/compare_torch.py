@@ -25,23 +25,26 @@ def say(text):
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", default=os.path.join(ROOT, "build", "libsparge.so"), help="libsparge.so")
-    parser.add_argument("--cases", default="main", help=f"main, all, or of: {', '.join(cases.CASES)}")
+    parser.add_argument("--cases", default="main", help=f"main, all, or some of: {', '.join(cases.CASES)}")
     parser.add_argument("--masks", default="random95,random90,random80,ones,rule", help="of those, for the forward")
     parser.add_argument("--ops", default=",".join(cases.OPS), help="of those")
     parser.add_argument("--who", default="all", help="only these contenders, such as sparge_portable,cudnn,fa2,flex")
+    parser.add_argument("--rule-forms", default=",".join(cases.TORCH_RULE_FORMS),
+                        help="of the rule in torch; bisect takes long to compile")
     parser.add_argument("--protocols", default=",".join(protocol.PROTOCOLS))
     parser.add_argument("--rounds", type=int, default=protocol.LEAST_ROUNDS)
     parser.add_argument("--load", type=float, default=protocol.LOAD_S, help="seconds of load before a sustained sample")
-    parser.add_argument("--time-limit", type=float, default=560, help="seconds for everything; fewer rounds where needed")
+    parser.add_argument("--time-limit", type=float, default=560, help="seconds for all; fewer rounds where needed")
     parser.add_argument("--seed", type=int, default=None, help="of the order; default: drawn and recorded")
     parser.add_argument("--out", default=os.path.join(ROOT, "docs", "benchmarks", "h200.jsonl"))
     parser.add_argument("--markdown", default="", help="also write the tables here")
-    parser.add_argument("--dry-run", action="store_true", help="make and check the items, measure one round, write nothing")
+    parser.add_argument("--dry-run", action="store_true", help="make and check the items, one round, write nothing")
     options = parser.parse_args(arguments)
     options.cases = cases.choose(options.cases, cases.CASES, cases.GROUPS)
     options.masks = cases.choose(options.masks, cases.MASKS)
     options.ops = cases.choose(options.ops, cases.OPS)
     options.protocols = cases.choose(options.protocols, protocol.PROTOCOLS)
+    options.rule_forms = cases.choose(options.rule_forms, cases.TORCH_RULE_FORMS)
     options.who = cases.choose(options.who, table.NAMES)
     options.seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "little")
     return options
@@ -79,7 +82,7 @@ def make_items(options, absent):
         if ours:
             yield from ours.items(work, options.masks, wanted)
         yield from dense.items(work, wanted, absent)
-        yield from torch_rule.items(work, wanted, absent)
+        yield from torch_rule.items(work, wanted, options.rule_forms, absent)
         yield from flex.items(work, options.masks, wanted, absent)
         yield from sparse_peers.items(work, options.masks, wanted, absent)
 
@@ -106,7 +109,8 @@ def prepare(items, meter, absent):
 
 def selection_of(options):
     return (f"cases={','.join(options.cases)};masks={','.join(options.masks)};ops={','.join(options.ops)};"
-            f"who={','.join(options.who)};protocols={','.join(options.protocols)}")
+            f"who={','.join(options.who)};rule_forms={','.join(options.rule_forms)};"
+            f"protocols={','.join(options.protocols)}")
 
 
 def report(options, items, machine, absent):

@@ -13,6 +13,8 @@ sys.path.insert(0, os.path.join(ROOT, "bench"))
 
 from compare import document, protocol, records, table  # noqa: E402
 
+PLOT = "images/speedup.svg"
+
 
 def runs_text(lines):
     """Which runs the tables quote, on what."""
@@ -34,6 +36,14 @@ def repeat_text(lines):
                                  [record for record in lines if record["run"] != last])
 
 
+def plot_text(document_path):
+    """The picture, where plot_speedup.py has drawn it."""
+    folder = os.path.dirname(os.path.abspath(document_path))
+    if not os.path.exists(os.path.join(folder, PLOT)):
+        return ""
+    return f"![Times as fast as dense cuDNN against sparsity, with the ideal line]({PLOT})"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", default=os.path.join(ROOT, "docs", "benchmarks", "h200.jsonl"))
@@ -47,7 +57,7 @@ def main():
     unfit = [record for record in quoted if record["check"] != "passed" or record["rounds"] < protocol.LEAST_ROUNDS]
     filled = text
     for name, content in (("runs", runs_text(quoted) if lines else ""), ("tables", table.render(quoted) if lines else ""),
-                          ("repeat", repeat_text(lines) if lines else "")):
+                          ("repeat", repeat_text(lines) if lines else ""), ("plot", plot_text(options.document))):
         filled = document.fill(filled, name, content)
     if options.check:
         return 0 if filled == text else 1

@@ -25,13 +25,13 @@ def series_of(lines):
     found = {}
     for shape, group in shapes.items():
         dense = table.dense_ms(group)
-        if not dense:
-            continue
         for record in group:
+            if record["run"] not in dense:
+                continue
             random = record["op"] == "forward" and record["mask"] in ("random", "ones")
             if not (random or record["op"] == "mask_forward"):
                 continue
-            point = (record["kept_pairs"] / record["all_pairs"], dense / record["ms"])
+            point = (record["kept_pairs"] / record["all_pairs"], dense[record["run"]] / record["ms"])
             found.setdefault(shape, {}).setdefault((record["op"], record["who"]), []).append(point)
     return found
 

@@ -65,6 +65,7 @@ MASKS = {"random95": ("random", 0.05), "random90": ("random", 0.10), "random80":
 OPS = ("copy", "matmul", "pool", "mask", "mask_forward", "forward")
 
 RULE_TOP_K = 0.03
+TORCH_RULE_FORMS = ("sort", "bisect")
 
 
 def choose(text, known, groups=None):
@@ -107,7 +108,7 @@ class Item:
     estimate_ms: float = 0.0
     samples: dict = dataclasses.field(default_factory=dict)  # protocol -> [ms]
     sm_mhz: dict = dataclasses.field(default_factory=dict)   # protocol -> [MHz]
-    host_bound: int = 0       # sustained samples in which the host may have been the slower one
+    host_ms: float = 0.0      # to enqueue a call
 
     @property
     def name(self):

@@ -35,7 +35,7 @@ def unpack_bits(bits, kv_blocks):
 
 
 def lists(keep):
-    """counts int32 [.., q_blocks] and ascending indices int32 [.., q_blocks, kv_blocks]; past the count, the dropped ones."""
+    """counts int32 [.., q_blocks], indices int32 [.., q_blocks, kv_blocks]: the kept ones ascending, then the dropped."""
     order = torch.argsort(keep.to(torch.uint8), dim=3, descending=True, stable=True)
     return keep.sum(3, dtype=torch.int32), order.to(torch.int32)
 

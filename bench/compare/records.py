@@ -34,7 +34,7 @@ def of_item(item, protocol, machine, run):
                    "gbps": rounded(item.moved_bytes / ms * 1e-6), "tflops": rounded(item.flop / ms * 1e-9),
                    "extra_bytes": item.extra_bytes, "sm_mhz": middle(item.sm_mhz.get(protocol)),
                    "check": "passed" if item.verdict[0] else "FAILED", "check_says": item.verdict[1],
-                   "host_bound_rounds": item.host_bound if protocol == "sustained" else 0,
+                   "host_ms": rounded(item.host_ms),
                    "kernel": item.kernel, "case": case.name if case else "",
                    "selection": run["selection"], "driver": machine.get("driver", ""),
                    "torch": machine.get("torch", ""), "cudnn": machine.get("cudnn", ""), "seed": run["seed"]})

@@ -35,10 +35,9 @@ def sparsity(record):
 
 
 def dense_ms(group, protocol="sustained"):
-    for record in group:
-        if record["who"] == "cudnn" and record["op"] == "forward" and record["protocol"] == protocol:
-            return record["ms"]
-    return None
+    """{run: ms of dense cuDNN}: ratios are quoted within a run only, since absolute figures move between machines."""
+    return {record["run"]: record["ms"] for record in group
+            if record["who"] == "cudnn" and record["op"] == "forward" and record["protocol"] == protocol}
 
 
 def remarks(record):
@@ -47,8 +46,8 @@ def remarks(record):
         found.append(f"**WRONG RESULT: {record['check_says']}**")
     if record["rounds"] < rules.LEAST_ROUNDS:
         found.append(f"only {record['rounds']} rounds")
-    if record.get("host_bound_rounds", 0) > record["rounds"] // 2:
-        found.append("the host may be the slower one")
+    if record.get("host_ms", 0) > 0.9 * record["ms"]:
+        found.append("the host takes as long to enqueue it")
     return "; ".join(found)
 
 
@@ -61,8 +60,8 @@ def line(record, burst, dense):
     if dense and record["op"] in ("forward", "mask_forward") and record["who"] != "cudnn":
         faster = f"{number(dense / record['ms'])}x"
     cells = [OPS.get(record["op"], record["op"]), who, MASK_TEXTS.get(record["mask"], record["mask"]), sparsity(record),
-             spread, number(record.get("tflops", 0)), number(record["gbps"]), faster, number(burst["ms"]) if burst else "",
-             bytes_text(record.get("extra_bytes", 0)), remarks(record)]
+             spread, number(record.get("tflops", 0)), number(record["gbps"]), faster,
+             number(burst["ms"]) if burst else "", bytes_text(record.get("extra_bytes", 0)), remarks(record)]
     return "| " + " | ".join(cells) + " |"
 
 
@@ -93,7 +92,8 @@ def render(lines):
     texts = []
     for shape, group in shapes.items():
         dense = dense_ms(group, main)
-        body = [line(record, burst.get(records.key_of(record)[1:]), dense) for record in sorted(group, key=order)]
+        body = [line(record, burst.get(records.key_of(record)[1:]), dense.get(record["run"]))
+                for record in sorted(group, key=order)]
         name = next((f"{record['case']}: " for record in group if record.get("case")), "")
         texts.append(f"### {name}{title(shape)}\n\n{HEAD}\n" + "\n".join(body))
     return "\n\n".join(texts)
@@ -109,8 +109,9 @@ def comparison_text(new, old, tolerance=0.05):
     runs = ", ".join(sorted({other["run"] for _, other, _ in compared}))
     if not far:
         return f"All {len(compared)} medians are within {percent} of those of the earlier run ({runs})."
-    rows = [f"- {record['protocol']}: {record['op']} {record['who']} {record['variant']}, {record['case'] or 'ceiling'}, "
-            f"{record['mask_name']}: {number(record['ms'])} ms, earlier {number(other['ms'])} ms ({100 * (ratio - 1):+.1f} %)"
+    rows = [f"- {record['protocol']}: {record['op']} {record['who']} {record['variant']}, "
+            f"{record['case'] or 'ceiling'}, {record['mask_name']}: {number(record['ms'])} ms, "
+            f"earlier {number(other['ms'])} ms ({100 * (ratio - 1):+.1f} %)"
             for record, other, ratio in far]
     return (f"{len(far)} of {len(compared)} medians are NOT within {percent} of those of the earlier run ({runs}):\n"
             + "\n".join(rows))

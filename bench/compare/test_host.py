@@ -178,6 +178,8 @@ def test_the_table_says_what_a_reader_must_know():
     text = table.render(lines)
     assert "10x" in text and "94.9 %" in text and "cuDNN" in text and "40 heads" in text
     lines[2]["check"], lines[2]["check_says"], lines[2]["rounds"] = "FAILED", "max error 1", 3
+    other = a_run("other")[2:]
+    assert "10x" not in table.render(lines[:2] + other), "no ratio across runs"
     text = table.render(lines)
     assert "WRONG RESULT: max error 1" in text and "only 3 rounds" in text
     assert table.number(0.0123456) == "0.0123" and table.number(204.4) == "204" and table.number(0) == ""

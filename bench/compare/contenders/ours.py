@@ -69,9 +69,11 @@ class Ours:
         args = abi.BuildMaskArgs(q=abi.tensor(q), k=abi.tensor(k), rule=rule, mask=abi.mask(bits))
         return Call(self.library.build_mask, plan, args, (q, k, bits, rule))
 
-    def empty_bits(self, case):
+    def empty_bits(self, work):
+        case = work.case
         words = self.library.mask_words(self.problem(case))
-        bits = torch.empty((case.batch, case.heads, case.q_blocks, -(-case.kv_blocks // 32)), dtype=torch.int32, device="cuda")
+        bits = torch.empty((case.batch, case.heads, case.q_blocks, -(-case.kv_blocks // 32)), dtype=torch.int32,
+                           device=work.device)
         if bits.numel() != words:
             raise RuntimeError(f"mask_words says {words}, the format says {bits.numel()}")
         return bits
@@ -79,7 +81,7 @@ class Ours:
     # ---- Items ----
 
     def forward_item(self, work, who, plan, mask_name):
-        out = poisoned(work.case)
+        out = poisoned(work)
         call = self.forward_call(work, plan, mask_name, masks.pack_bits(work.keep(mask_name)), out)
         return Item(work.case, "forward", who, returning(call, out), work.forward_check(mask_name),
                     own_bytes=plan.workspace_bytes, kernel=self.kernel_name(plan.kernel),
@@ -88,7 +90,8 @@ class Ours:
     def pool_item(self, work):
         case = work.case
         q, k, _ = work.clustered
-        pooled = tuple(torch.full((case.batch, case.heads, blocks, case.head_dim), float("nan"), device="cuda")
+        pooled = tuple(torch.full((case.batch, case.heads, blocks, case.head_dim), float("nan"),
+                                  device=work.device)
                        for blocks in (case.q_blocks, case.kv_blocks))
         plan = self.library.plan_pool(self.problem(case), abi.BF16, self.device)
         args = abi.PoolArgs(q=abi.tensor(q), k=abi.tensor(k), pooled_q=pooled[0].data_ptr(), pooled_k=pooled[1].data_ptr())
@@ -99,7 +102,7 @@ class Ours:
 
     def mask_item(self, work):
         case = work.case
-        bits = self.empty_bits(case)
+        bits = self.empty_bits(work)
         call = self.build_call(work, bits)
         call()
         fields = work.fields("rule", masks.unpack_bits(bits, case.kv_blocks))
@@ -110,7 +113,7 @@ class Ours:
 
     def mask_forward_item(self, work, who, plan):
         case = work.case
-        bits, out = self.empty_bits(case), poisoned(case)
+        bits, out = self.empty_bits(work), poisoned(work)
         build, attend = self.build_call(work, bits), self.forward_call(work, plan, "rule", bits, out)
 
         def run():
@@ -139,9 +142,10 @@ class Ours:
                     yield self.forward_item(work, who, plan, mask_name)
 
 
-def poisoned(case):
+def poisoned(work):
     """An output of NaN, so that what a kernel leaves unwritten fails the check."""
-    return torch.full((case.batch, case.heads, case.tokens, case.head_dim), float("nan"), device="cuda",
+    case = work.case
+    return torch.full((case.batch, case.heads, case.tokens, case.head_dim), float("nan"), device=work.device,
                       dtype=torch.bfloat16)
 
 

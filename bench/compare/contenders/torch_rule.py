@@ -82,9 +82,10 @@ FORMS = (("pool", "default", pool_item), ("mask", "sort", mask_item), ("mask", "
          ("mask_forward", "sort+flex", mask_forward_item))
 
 
-def items(work, wanted, absent):
+def items(work, wanted, forms, absent):
+    """`forms`: of the mask, those of compiled_bits."""
     for op, form, make in FORMS:
-        if not wanted(op, "torch"):
+        if not wanted(op, "torch") or (op == "mask" and form not in forms):
             continue
         try:
             yield make(work, form)
