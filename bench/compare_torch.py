@@ -40,12 +40,13 @@ def parse(arguments):
     parser.add_argument("--markdown", default="", help="also write the tables here")
     parser.add_argument("--dry-run", action="store_true", help="make and check the items, one round, write nothing")
     options = parser.parse_args(arguments)
-    options.cases = cases.choose(options.cases, cases.CASES, cases.GROUPS)
-    options.masks = cases.choose(options.masks, cases.MASKS)
-    options.ops = cases.choose(options.ops, cases.OPS)
-    options.protocols = cases.choose(options.protocols, protocol.PROTOCOLS)
-    options.rule_forms = cases.choose(options.rule_forms, cases.TORCH_RULE_FORMS)
-    options.who = cases.choose(options.who, table.NAMES)
+    known = {"cases": cases.CASES, "masks": cases.MASKS, "ops": cases.OPS, "protocols": protocol.PROTOCOLS,
+             "rule_forms": cases.TORCH_RULE_FORMS, "who": table.NAMES}
+    for name, names in known.items():
+        try:
+            setattr(options, name, cases.choose(getattr(options, name), names, cases.GROUPS if name == "cases" else None))
+        except ValueError as error:
+            parser.error(f"--{name.replace('_', '-')}: {error}")
     options.seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "little")
     return options
 
@@ -126,12 +127,13 @@ def report(options, items, machine, absent):
     heading = (f"Run {run['id']}, commit {machine['commit']}, {machine['gpu']}, driver {machine['driver']}, "
                f"torch {machine['torch']}, cuDNN {machine['cudnn']}.")
     print(f"\n{heading}\n\n{text}\n", flush=True)
-    if options.markdown:
-        with open(options.markdown, "w", encoding="utf-8") as file:
-            file.write(f"{heading}\n\n{text}\n")
     if not options.dry_run:
         dropped = records.write(options.out, lines)
         say(f"{len(lines)} records in {options.out}" + (f", in place of {', '.join(sorted(dropped))}" if dropped else ""))
+    if options.markdown:
+        os.makedirs(os.path.dirname(os.path.abspath(options.markdown)), exist_ok=True)
+        with open(options.markdown, "w", encoding="utf-8") as file:
+            file.write(f"{heading}\n\n{text}\n")
     wrong = [item.name for item in items if not item.verdict[0]]
     for name in wrong:
         print(f"WRONG RESULT: {name}", file=sys.stderr)
