@@ -42,9 +42,12 @@ struct Softmax {
   std::vector<float> weights;   ///< [tiles][16][64], each in units of its own tile's reference
   std::vector<float> rescale;   ///< [tiles][16]
   std::vector<float> sum, lse;  ///< [16]
+  bool needs_exact;             ///< some row does
 };
+enum class Reference { scaled, exact };
 /// Feeds 16x64 tiles of logits one after another; columns at or past valid_columns of the last tile do not exist.
-Softmax online_softmax(std::vector<float> const& logits, float scale_log2, int valid_columns);
+Softmax online_softmax(Reference reference, std::vector<float> const& logits, float scale_log2,
+                       int valid_columns);
 
 // ---- walks ----
 std::vector<int> row_walk(std::vector<std::uint32_t> const& row, int blocks);

@@ -14,9 +14,9 @@ constexpr double log2_e = 1.4426950408889634;
 constexpr float inf = std::numeric_limits<float>::infinity();
 
 /// Checks sum, lse and the weights brought to the last reference against f64.
-void check_rows(std::vector<float> const& logits, float scale, int valid_columns) {
+void check_rows(Reference reference, std::vector<float> const& logits, float scale, int valid_columns) {
   int const tiles = static_cast<int>(logits.size()) / 1024;
-  auto const got = online_softmax(logits, static_cast<float>(scale * log2_e), valid_columns);
+  auto const got = online_softmax(reference, logits, static_cast<float>(scale * log2_e), valid_columns);
   for (int row = 0; row < 16; ++row) {
     CAPTURE(row);
     std::vector<double> kept, weight;
@@ -43,6 +43,11 @@ void check_rows(std::vector<float> const& logits, float scale, int valid_columns
       worst = std::max(worst, std::abs(weight[i] / got.sum[row] - std::exp(kept[i] - lse)));
     CHECK(worst <= rounding);
   }
+}
+
+void check_rows(std::vector<float> const& logits, float scale, int valid_columns) {
+  check_rows(Reference::scaled, logits, scale, valid_columns);
+  check_rows(Reference::exact, logits, scale, valid_columns);
 }
 
 std::vector<float> random_logits(int tiles, float spread, std::uint32_t seed) {
@@ -86,19 +91,25 @@ TEST_CASE("online softmax turns a NaN or infinite logit into a NaN row and leave
   auto logits = random_logits(2, 1.0f, 7);
   logits[3 * 64 + 9] = std::nanf("");
   logits[(16 + 8) * 64 + 1] = inf;
-  auto const got = online_softmax(logits, 0.2f, 64);
-  for (int row = 0; row < 16; ++row) CHECK(std::isnan(got.sum[row]) == (row == 3 || row == 8));
+  for (Reference reference : {Reference::scaled, Reference::exact}) {
+    auto const got = online_softmax(reference, logits, 0.2f, 64);
+    for (int row = 0; row < 16; ++row) CHECK(std::isnan(got.sum[row]) == (row == 3 || row == 8));
+  }
 }
 
 TEST_CASE("equal logits of a million share their weight exactly", "[gpu]") {
   SKIP_WITHOUT_GPU();
   std::vector<float> const logits(2 * 1024, 1e6f);
-  auto const got = online_softmax(logits, 0.7213f, 64);
-  for (int row = 0; row < 16; ++row)
-    for (int i = 0; i < 64; ++i) {
-      CHECK(got.weights[row * 64 + i] == got.weights[(16 + row) * 64 + i]);
-      CHECK(got.rescale[16 + row] == 1);
-    }
+  for (Reference reference : {Reference::scaled, Reference::exact}) {
+    auto const got = online_softmax(reference, logits, 0.7213f, 64);
+    CHECK(got.needs_exact);
+    for (int row = 0; row < 16; ++row)
+      for (int i = 0; i < 64; ++i) {
+        CHECK(got.weights[row * 64 + i] == got.weights[(16 + row) * 64 + i]);
+        CHECK((reference == Reference::scaled || got.weights[row * 64 + i] == 1));
+        CHECK(got.rescale[16 + row] == 1);
+      }
+  }
 }
 
 TEST_CASE("the largest weight rounds to 1 in every element type whatever the size of the logits", "[gpu]") {
@@ -107,7 +118,9 @@ TEST_CASE("the largest weight rounds to 1 in every element type whatever the siz
     CAPTURE(offset);
     auto logits = random_logits(2, 1.0f, 8);
     for (float& logit : logits) logit += offset;
-    auto const got = online_softmax(logits, 0.7213475f, 64);
+    auto got = online_softmax(Reference::scaled, logits, 0.7213475f, 64);
+    CHECK(got.needs_exact == (std::abs(offset) > 2820));
+    if (got.needs_exact) got = online_softmax(Reference::exact, logits, 0.7213475f, 64);
     for (int row = 0; row < 16; ++row) {
       float largest = 0;
       for (int i = 0; i < 64; ++i) largest = std::max(largest, got.weights[row * 64 + i]);

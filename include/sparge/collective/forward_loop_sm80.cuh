@@ -47,8 +47,10 @@ public:
     load_tile<config.q_tile, head_dim, threads>(q_tile_, q_, q_first);
   }
 
-  /// Computes the rows that were requested. On return no copy is in flight and no warp reads shared memory.
-  __device__ __forceinline__ void run(TileWalk walk, Result& result) {
+  /// Computes the rows that were requested. On return no copy is in flight, no warp reads shared memory, and Q is still there.
+  /// The result is the same for all threads: whether rows of the block must be computed again with the exact reference.
+  template <SoftmaxReference how>
+  __device__ __forceinline__ bool run(TileWalk walk, Result& result) {
     int ahead[stages + 1];  // tiles i .. i + stages, -1 past the last
 #pragma unroll
     for (int& tile : ahead) tile = walk.next();
@@ -62,14 +64,14 @@ public:
       cp_async_wait<2 * stages - 2>();
       __syncthreads();
       load_kv(k_ring_, k_, slot, ahead[stages]);
-      weigh(logits, ahead[0], result);
+      weigh<how>(logits, ahead[0], result);
       multiply_pv(result.out, logits, v_ring_ + slot * kv_bytes);
 #pragma unroll
       for (int i = 0; i < stages; ++i) ahead[i] = ahead[i + 1];
       ahead[stages] = walk.next();
     }
     cp_async_wait<0>();
-    __syncthreads();
+    return __syncthreads_or(how == SoftmaxReference::scaled && result.softmax.needs_exact(scale_log2_)) != 0;
   }
 
 private:
@@ -89,6 +91,7 @@ private:
     }
 #pragma unroll
     for (int f = 0; f < fragments; ++f) result.out[f].clear();
+    result.softmax.reset();
   }
 
   /// One copy group, empty past the last tile.
@@ -125,6 +128,7 @@ private:
   }
 
   /// Logits to weights, and what was accumulated before to the new reference.
+  template <SoftmaxReference how>
   __device__ __forceinline__ void weigh(Fragment<kv_tile> (&logits)[fragments], int tile,
                                         Result& result) const {
     int const valid_keys = k_.tokens - tile * kv_tile;
@@ -132,7 +136,7 @@ private:
 #pragma unroll
       for (int f = 0; f < fragments; ++f) mask_tail(logits[f], valid_keys);
     float rescale[fragments][2];
-    result.softmax.update(logits, scale_log2_, rescale);
+    result.softmax.template update<how>(logits, scale_log2_, rescale);
 #pragma unroll
     for (int f = 0; f < fragments; ++f)
 #pragma unroll

@@ -6,16 +6,24 @@
 
 namespace sparge {
 
-/// Weights are exp2(logit * scale_log2 - shift), one fused multiply-add each, with shift = maximum * scale_log2 rounded.
-/// That rounding is in the largest weight, which should be 1 exactly: rounded to the element type, it would leave an error
-/// that a row with one winner cannot average out. Beyond `largest_shift` the maximum is therefore subtracted before scaling.
-/// One object for all fragments of a warp, so that a tile is one straight run of exponentials.
+/// What the exponent of a weight is measured from.
+enum class SoftmaxReference {
+  scaled,  ///< exp2(logit * scale_log2 - shift), shift = maximum * scale_log2 rounded: one fused multiply-add
+  exact,  ///< exp2((logit - maximum) * scale_log2): one instruction more, and the largest weight is exactly 1
+};
+
+/// The rounding of a scaled reference is in every weight of a row alike, and cancels, but for one thing: the largest weight
+/// is then not exactly 1, and rounding it to the element type leaves an error that a row with one winner cannot average out.
+/// Only a huge shift is that far off. So rows are computed with the scaled reference, and where `needs_exact()` says so at the
+/// end (maxima only rise, so the end decides), once more with the exact one.
+///
+/// One object serves all fragments of a warp, so that a tile is one straight run of exponentials.
 template <int fragments>
 class OnlineSoftmax {
 public:
   using RowFactors = float[fragments][2];
 
-  __device__ __forceinline__ OnlineSoftmax() {
+  __device__ __forceinline__ void reset() {
 #pragma unroll
     for (int f = 0; f < fragments; ++f)
 #pragma unroll
@@ -23,16 +31,37 @@ public:
   }
 
   /// Turns a tile of logits into weights. `rescale` is what everything accumulated before must be multiplied by.
-  template <int columns>
+  template <SoftmaxReference how, int columns>
   __device__ __forceinline__ void update(Fragment<columns> (&logits)[fragments], float scale_log2,
                                          RowFactors& rescale) {
-    RowFactors shift;
-    raise_maxima(logits, scale_log2, rescale, shift);
 #pragma unroll
     for (int f = 0; f < fragments; ++f)
 #pragma unroll
-      for (int r = 0; r < 2; ++r)
-        sum_[f][r] = sum_[f][r] * rescale[f][r] + exponentiate(logits[f], r, scale_log2, shift[f][r]);
+      for (int r = 0; r < 2; ++r) {
+        float const before = maximum_[f][r];
+        maximum_[f][r] = fmaxf(before, row_maximum(logits[f], r));
+        // A row without a finite logit yet: any finite reference makes all its weights exp2(-inf) = 0.
+        float const reference = maximum_[f][r] == -infinity() ? 0 : maximum_[f][r];
+        float const origin = how == SoftmaxReference::scaled ? __fmul_rn(reference, scale_log2) : reference;
+        rescale[f][r] = how == SoftmaxReference::scaled ? exp2_fast(__fmul_rn(before, scale_log2) - origin)
+                                                        : exp2_fast((before - origin) * scale_log2);
+        sum_[f][r] = sum_[f][r] * rescale[f][r] + exponentiate<how>(logits[f], r, scale_log2, origin);
+      }
+  }
+
+  /// Whether a row of this lane needs the exact reference: its shift is so large that exp2 of its rounding may not round to 1
+  /// in every element type. A shift of 2048 is off by at most 2^-13, which does.
+  __device__ __forceinline__ bool needs_exact(float scale_log2) const {
+    constexpr float largest_shift = 2048;
+    bool far = false;
+#pragma unroll
+    for (int f = 0; f < fragments; ++f)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        float const shift = fabsf(maximum_[f][r] * scale_log2);
+        far = far || (shift > largest_shift && shift < infinity());
+      }
+    return far;
   }
 
   /// Sum of a row's weights over all lanes; 0 where no key was kept.
@@ -46,52 +75,6 @@ public:
   }
 
 private:
-  /// A shift up to here is off by at most 2^-13, and exp2 of that rounds to 1 in every element type.
-  static constexpr float largest_shift = 2048;
-
-  /// Takes the tile into the maxima; returns the shifts of its weights and what earlier weights are worth now.
-  template <int columns>
-  __device__ __forceinline__ void raise_maxima(Fragment<columns> (&logits)[fragments], float scale_log2,
-                                               RowFactors& rescale, RowFactors& shift) {
-    RowFactors before;
-    bool far = false;
-#pragma unroll
-    for (int f = 0; f < fragments; ++f)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        before[f][r] = maximum_[f][r];
-        maximum_[f][r] = fmaxf(maximum_[f][r], row_maximum(logits[f], r));
-        shift[f][r] = __fmul_rn(reference(f, r), scale_log2);
-        far = far || fabsf(shift[f][r]) > largest_shift;
-      }
-    if (__any_sync(0xffffffffu, far)) subtract_maxima(logits, before, shift);
-#pragma unroll
-    for (int f = 0; f < fragments; ++f)
-#pragma unroll
-      for (int r = 0; r < 2; ++r)
-        rescale[f][r] = exp2_fast(__fmul_rn(before[f][r], scale_log2) - shift[f][r]);
-  }
-
-  /// Rare, and the same for the whole warp: weights relative to the maximum itself instead of to its rounded product.
-  template <int columns>
-  __device__ __forceinline__ void subtract_maxima(Fragment<columns> (&logits)[fragments], RowFactors& before,
-                                                  RowFactors& shift) const {
-#pragma unroll
-    for (int f = 0; f < fragments; ++f)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        if (!(fabsf(shift[f][r]) > largest_shift)) continue;
-        before[f][r] -= reference(f, r);
-        logits[f].shift_row(r, -reference(f, r));
-        shift[f][r] = 0;
-      }
-  }
-
-  /// The maximum, or for a row without a finite logit yet any finite number: all its weights are exp2(-inf) = 0.
-  __device__ __forceinline__ float reference(int f, int r) const {
-    return maximum_[f][r] == -infinity() ? 0 : maximum_[f][r];
-  }
-
   template <int columns>
   static __device__ __forceinline__ float row_maximum(Fragment<columns> const& logits, int r) {
     float maximum = fmaxf(logits.at(r, 0, 0), logits.at(r, 0, 1));
@@ -102,16 +85,17 @@ private:
   }
 
   /// Returns this lane's share of the row sum.
-  template <int columns>
+  template <SoftmaxReference how, int columns>
   static __device__ __forceinline__ float exponentiate(Fragment<columns>& logits, int r, float scale_log2,
-                                                       float shift) {
+                                                       float origin) {
     float sum = 0;
 #pragma unroll
     for (int group = 0; group < Fragment<columns>::groups; ++group)
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
         float& weight = logits.at(r, group, c);
-        weight = exp2_fast(fmaf(weight, scale_log2, -shift));
+        weight = how == SoftmaxReference::scaled ? exp2_fast(fmaf(weight, scale_log2, -origin))
+                                                 : exp2_fast((weight - origin) * scale_log2);
         sum += weight;
       }
     return sum;

@@ -30,7 +30,8 @@ public:
               head_of(params.v, at.batch, kv_head, params.kv_tokens), params.scale_log2);
     loop.request_q(at.q_tile * config.q_tile);
     typename Loop::Result result;
-    loop.run(walk_row(params, at), result);
+    if (loop.template run<SoftmaxReference::scaled>(walk_row(params, at), result))
+      loop.template run<SoftmaxReference::exact>(walk_row(params, at), result);
     store(params, at, result, smem);
   }
 
