@@ -66,7 +66,8 @@ count_kernels() {
   g++ -shared -fPIC -std=c++17 -I"$cuda/include" -I"$cuda/extras/CUPTI/include" ci/launched_kernels.cpp \
     -o "$build/liblaunched_kernels.so" -L"$cuda/lib64" -L"$cuda/lib" -L"$cuda/extras/CUPTI/lib64" -lcupti \
     -Wl,-rpath,"$cuda/lib64:$cuda/lib:$cuda/extras/CUPTI/lib64"
-  nm "$build/libsparge.a" 2>/dev/null | grep -oE '[TW] _ZN6sparge5entryI\S+' | cut -d' ' -f2 | sort -u >"$library"
+  # The names under which kernels are registered; their host stubs are local symbols.
+  strings -a "$build/libsparge.a" | grep -oE '_ZN6sparge5entryI\S+vNT_6ParamsE$' | sort -u >"$library"
   : >"$launched.all"
   for program in $programs; do
     CUDA_INJECTION64_PATH=$PWD/$build/liblaunched_kernels.so LAUNCHED_KERNELS=$launched.all \
