@@ -36,8 +36,8 @@ record() {
   gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)
   driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)
   jq -n --arg sources "$sources" --arg gpu "$gpu" --arg driver "$driver" --arg date "$(date -u +%F)" \
-    --arg stage "$stage" --argjson result "$1" \
-    '{sources: $sources, gpu: $gpu, driver: $driver, date: $date, stages: {($stage): $result}}' |
+    --arg stage "$stage" --arg archs "${SPARGE_ARCHS:-90a}" --argjson result "$1" \
+    '{sources: $sources, gpu: $gpu, driver: $driver, date: $date, stages: {($stage): ($result + {archs: $archs})}}' |
     tee "$out/record.$stage.json"
 }
 
