@@ -12,6 +12,7 @@ fi
 # command or file that shows it is there : package
 wanted=(
   "g++:g++" "cmake:cmake" "ninja:ninja-build" "git:git" "jq:jq" "clang-format:clang-format"
+  "perl:perl" "python3:python3" "pkg-config:pkg-config" "nm:binutils"
   "/usr/include/png.h:libpng-dev"
   "/usr/include/benchmark/benchmark.h:libbenchmark-dev"
   "/usr/include/catch2:catch2"
