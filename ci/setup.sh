@@ -18,10 +18,17 @@ wanted=(
   "/usr/include/catch2:catch2"
 )
 
+# A command is looked up on PATH alone: there is a folder called cmake here.
+is_there() {
+  case $1 in
+    /*) [ -e "$1" ] ;;
+    *) command -v "$1" >/dev/null ;;
+  esac
+}
+
 missing=()
 for pair in "${wanted[@]}"; do
-  sign=${pair%%:*}
-  command -v "$sign" >/dev/null || [ -e "$sign" ] || missing+=("${pair#*:}")
+  is_there "${pair%%:*}" || missing+=("${pair#*:}")
 done
 [ ${#missing[@]} -eq 0 ] && exit 0
 
