@@ -1,6 +1,7 @@
 # The CUDA Toolkit, whose nvcc finds its CCCL by itself; Catch2 and Google Benchmark for development only.
 
-find_package(CUDAToolkit 13.0 QUIET)
+include("${CMAKE_CURRENT_LIST_DIR}/spargeCUDAToolkit.cmake")
+sparge_find_cuda_toolkit()
 if(NOT CUDAToolkit_FOUND)
   message(FATAL_ERROR "sparge needs the CUDA Toolkit 13.0 or later; nvcc here is version ${CMAKE_CUDA_COMPILER_VERSION} "
                       "(${CMAKE_CUDA_COMPILER}). Set CUDACXX or CUDAToolkit_ROOT to a newer one.")

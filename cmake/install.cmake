@@ -17,9 +17,11 @@ install(FILES "${PROJECT_BINARY_DIR}/sparge.pc" DESTINATION "${CMAKE_INSTALL_LIB
 install(EXPORT sparge_targets NAMESPACE sparge:: FILE spargeTargets.cmake DESTINATION "${package_dir}")
 export(EXPORT sparge_targets NAMESPACE sparge:: FILE "${PROJECT_BINARY_DIR}/spargeTargets.cmake")
 
+configure_file("${PROJECT_SOURCE_DIR}/cmake/spargeCUDAToolkit.cmake" "${PROJECT_BINARY_DIR}/spargeCUDAToolkit.cmake" COPYONLY)
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/spargeConfig.cmake.in"
                               "${PROJECT_BINARY_DIR}/spargeConfig.cmake" INSTALL_DESTINATION "${package_dir}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/spargeConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/spargeConfig.cmake" "${PROJECT_BINARY_DIR}/spargeConfigVersion.cmake"
+              "${PROJECT_SOURCE_DIR}/cmake/spargeCUDAToolkit.cmake"
         DESTINATION "${package_dir}")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")

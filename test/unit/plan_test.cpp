@@ -250,6 +250,22 @@ TEST_CASE("U12 scratch of selection does not grow with the square of the tokens"
   CHECK(bytes_of(75600) < 300e6);
 }
 
+TEST_CASE("code for an exact target runs on its capability alone") {
+  Device device = big;
+  auto const runs = [&](built::Target const& target, int capability) {
+    device.capability_major = capability / 10, device.capability_minor = capability % 10;
+    return runs_code_of(target, device);
+  };
+  CHECK(runs({90, false, true}, 90));
+  CHECK(runs({120, false, true}, 120));
+  CHECK_FALSE(runs({120, false, true}, 121));
+  CHECK_FALSE(runs({100, false, true}, 103));
+  CHECK(runs({120, false, false}, 121));
+  CHECK_FALSE(runs({80, false, false}, 90));
+  CHECK(runs({80, true, false}, 120));
+  CHECK_FALSE(runs({90, true, false}, 80));
+}
+
 TEST_CASE("code built for a capability runs on it, on its minor versions, and as PTX on later ones") {
   // This build: see built.hpp; whatever it is, it must serve the devices that it names.
   for (built::Target const& target : built::targets) {

@@ -6,10 +6,11 @@
 
 namespace sparge::built {
 
-/// A capability (80, 90, ...) that code was generated for. PTX runs on every later one too.
+/// A capability (80, 90, ...) that code was generated for. PTX runs on every later one too, machine code on later ones of the
+/// same major number, and code for an `a` target, such as 90a, on that capability alone.
 struct Target {
   std::int32_t capability;
-  bool ptx;
+  bool ptx, exact;
 };
 
 }  // namespace sparge::built
@@ -24,7 +25,7 @@ namespace sparge::built {
 inline constexpr std::uint64_t forward_rows = ~std::uint64_t{0};
 
 /// nvcc does not say here what it embeds, so a header-only build leaves the check to the launch itself.
-inline constexpr Target targets[] = {{80, true}};
+inline constexpr Target targets[] = {{80, true, false}};
 
 }  // namespace sparge::built
 

@@ -41,10 +41,11 @@ struct ForwardConfig {
            q_block % q_tile == 0 && kv_block % kv_tile == 0;
   }
 
-  /// An SM reserves 1 KB of shared memory for each thread block.
+  constexpr bool runs_on(Device const& device) const { return smem_bytes() <= device.shared_bytes_per_block; }
+
+  /// Whether as many thread blocks fit an SM as the row is made for. Each takes 1 KB of shared memory for the system.
   constexpr bool fits(Device const& device) const {
-    return smem_bytes() <= device.shared_bytes_per_block &&
-           ctas_per_sm * (smem_bytes() + 1024) <= device.shared_bytes_per_sm;
+    return runs_on(device) && ctas_per_sm * (smem_bytes() + 1024) <= device.shared_bytes_per_sm;
   }
 };
 
@@ -69,12 +70,17 @@ inline constexpr std::int32_t forward_rows = sizeof(forward_table) / sizeof(forw
 
 constexpr bool is_built(std::int32_t row) { return built::forward_rows >> row & 1; }
 
+/// Whether a device runs code that was generated for a target.
+constexpr bool runs_code_of(built::Target const& target, Device const& device) {
+  if (target.exact) return target.capability == device.capability();
+  bool const same_major = target.capability / 10 == device.capability_major;
+  return target.capability <= device.capability() && (target.ptx || same_major);
+}
+
 /// Whether this build has code that the device can run.
 constexpr bool has_code_for(Device const& device) {
-  for (built::Target const& target : built::targets) {
-    bool const same_major = target.capability / 10 == device.capability_major;
-    if (target.capability <= device.capability() && (target.ptx || same_major)) return true;
-  }
+  for (built::Target const& target : built::targets)
+    if (runs_code_of(target, device)) return true;
   return false;
 }
 
