@@ -2,7 +2,7 @@
 /// Everything, for header-only use: include this in .cu files that nvcc compiles as C++20. The calls are those of sparge.hpp,
 /// with the same checks; the kernels that they name are compiled where they are called.
 
-#if __cplusplus < 202002L
+#if (defined(_MSVC_LANG) ? _MSVC_LANG : __cplusplus) < 202002L
 #error "sparge.cuh needs C++20; in CMake set CUDA_STANDARD to 20, since a CXX_STANDARD of 17 reaches nvcc too"
 #endif
 

@@ -193,7 +193,7 @@ SPARGE_API sparge_code sparge_transposed_mask_words(sparge_problem const* proble
 /* One forward kernel of this build. */
 typedef struct {
   size_t struct_size;
-  char const* name; /* e.g. "sm80 bf16 d128 128x64 s2 w4"; lives as long as the library */
+  char const* name; /* e.g. "sm80 bf16 d128 tile 128x64 stages 2 warps 4"; lives as long as the library */
   sparge_dtype dtype;
   int32_t head_dim;
   int32_t q_tile, kv_tile; /* tokens */

@@ -39,7 +39,7 @@ Status transposed_mask_words(AttentionProblem const& problem, std::size_t* words
 
 /// One kernel of this build.
 struct KernelInfo {
-  char const* name;  ///< e.g. "sm80 bf16 d128 128x64 s2 w4"
+  char const* name;  ///< e.g. "sm80 bf16 d128 tile 128x64 stages 2 warps 4"
   ElementType dtype;
   std::int32_t head_dim, q_tile, kv_tile;
 };

@@ -11,8 +11,9 @@ namespace sparge::test {
 /// Capability 9.0, 228 KB of shared memory an SM.
 inline Device big_device() { return {0, 9, 0, 132, 232448, 233472, 62914560}; }
 
-/// Capability 8.9: 99 KB of shared memory for a thread block, 100 KB an SM.
-inline Device small_device() { return {0, 8, 9, 128, 101376, 102400, 75497472}; }
+/// The shared memory of consumer parts: 99 KB for a thread block, 100 KB an SM. Capability 9.0 all the same, so that it is served
+/// by a build for 9.0 alone.
+inline Device small_device() { return {0, 9, 0, 128, 101376, 102400, 75497472}; }
 
 /// Aligned addresses where there is no memory, for calls that are refused before they read it.
 inline Carver imagined_memory() { return Carver(reinterpret_cast<void*>(std::uintptr_t{1} << 32)); }

@@ -142,7 +142,7 @@ TEST_CASE("U48 U49 mask block sizes that are not built are refused") {
 
 TEST_CASE("U57 a scale that is not finite and positive is refused") {
   float const infinity = std::numeric_limits<float>::infinity();
-  for (float scale : {-1.0f, -1e-30f, infinity, -infinity, std::nanf("")}) {
+  for (float scale : {-1.0f, -1e-30f, infinity, -infinity, std::nanf(""), 3e38f}) {
     CAPTURE(scale);
     check_all_refuse_problem([&](AttentionProblem& p) { p.scale = scale; }, invalid("problem.scale"));
   }

@@ -8,6 +8,7 @@
 #include "contract/every_call.hpp"
 #include "sparge/sparge.hpp"
 #include "support/catch.hpp"
+#include "support/device_buffer.hpp"
 #include "support/gpu.hpp"
 
 namespace {
@@ -89,6 +90,37 @@ TEST_CASE("U83 a call returns while its stream is still busy", "[gpu]") {
     CHECK(pending == cudaErrorNotReady);
     CHECK(call.outputs() == wanted);
   }
+}
+
+TEST_CASE("U88 threads whose problems need different amounts of shared memory do not disturb each other",
+          "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  Device const device = test_device();
+  std::atomic<int> refusals{0};
+  std::vector<std::thread> running;
+  // More than the 48 KB that a kernel has unasked, and a different amount in every thread.
+  for (std::int64_t kv_blocks : {1600, 2048, 2500, 3072})
+    running.emplace_back([&refusals, device, kv_blocks] {
+      AttentionProblem const p{1, 1, 1, 128, 64 * kv_blocks, 64};
+      SelectPlan plan;
+      must(plan_select_blocks(p, device, {}, &plan));
+      std::size_t words = 0;
+      must(mask_words(p, &words));
+      DeviceBuffer<float> const q(std::vector<float>(64, 1.0f)), k(std::vector<float>(64 * kv_blocks, 1.0f));
+      DeviceBuffer<std::uint32_t> const mask(static_cast<std::int64_t>(words));
+      ScratchBuffer const scratch(plan.workspace_bytes);
+      Stream const stream;
+      MaskRule rule;
+      rule.top_k = 1;
+      for (int repeat = 0; repeat < 200; ++repeat)
+        refusals += !select_blocks(plan, {q.data(), k.data(), rule, {mask.data(), words}},
+                                   scratch.workspace(), stream)
+                         .ok();
+      stream.wait();
+      for (std::uint32_t word : mask.download()) refusals += word == 0;
+    });
+  for (std::thread& thread : running) thread.join();
+  CHECK(refusals == 0);
 }
 
 TEST_CASE("U88 eight host threads may call at once", "[gpu]") {

@@ -40,6 +40,15 @@ WrongCalls<ForwardCall<T>> wrong_forward_calls(ForwardCall<T> const& right) {
             [](Call& c) { c.plan.problem.q_tokens += 128; });
   wrong.add("a plan for fewer keys", not_the_plans_axis("k.shape", 2, p.kv_tokens, p.kv_tokens - 1),
             [](Call& c) { c.plan.problem.kv_tokens -= 1; });
+  std::int64_t const kernel = right.plan.kernel;
+  wrong.add("a plan edited to another head_dim", invalid("plan.kernel", kernel),
+            [](Call& c) { c.plan.problem.head_dim = c.plan.problem.head_dim == 64 ? 128 : 64; });
+  wrong.add("a plan edited to smaller query blocks than its tile", invalid("plan.kernel", kernel),
+            [](Call& c) { c.plan.problem.q_block = 64; });
+  wrong.add("a plan edited to no query block", not_built("problem.q_block", 0),
+            [](Call& c) { c.plan.problem.q_block = 0; });
+  wrong.add("a plan edited to a causal order", not_built("problem.order", 1),
+            [](Call& c) { c.plan.problem.order = TokenOrder::causal_bottom_right; });
   wrong.add("a plan for another batch", not_the_plans_axis("q.shape", 0, p.batch, p.batch - 1),
             [](Call& c) { c.plan.problem.batch -= 1; });
   return wrong;

@@ -105,6 +105,12 @@ inline WrongCalls<SelectCall> wrong_select_calls(SelectCall const& right) {
   wrong.add_workspace();
   wrong.add_alias("mask.data", [](Call& c) { c.args.pooled_q = reinterpret_cast<float*>(c.args.mask.data); });
   wrong.add_alias("mask.data", [](Call& c) { c.args.pooled_k = reinterpret_cast<float*>(c.args.mask.data); });
+  wrong.add_alias("mask.data",
+                  [](Call& c) { c.args.mask.data = static_cast<std::uint32_t*>(c.workspace.data); });
+  wrong.add_alias("workspace.data", [](Call& c) { c.args.pooled_q = static_cast<float*>(c.workspace.data); });
+  wrong.add_alias("workspace.data", [](Call& c) { c.args.pooled_k = static_cast<float*>(c.workspace.data); });
+  wrong.add_alias("workspace.data",
+                  [](Call& c) { c.args.rule.top_k_of_head = static_cast<float*>(c.workspace.data); });
   return wrong;
 }
 
@@ -124,6 +130,8 @@ WrongCalls<BuildMaskCall<T>> wrong_build_mask_calls(BuildMaskCall<T> const& righ
   detail::add_stale_plan(wrong);
   wrong.add_alias("mask.data", [](Call& c) { c.args.q.data = reinterpret_cast<T*>(c.args.mask.data); });
   wrong.add_alias("mask.data", [](Call& c) { c.args.k.data = reinterpret_cast<T*>(c.args.mask.data); });
+  wrong.add_alias("workspace.data", [](Call& c) { c.args.q.data = static_cast<T*>(c.workspace.data); });
+  wrong.add_alias("workspace.data", [](Call& c) { c.args.k.data = static_cast<T*>(c.workspace.data); });
   return wrong;
 }
 
@@ -141,6 +149,9 @@ inline WrongCalls<StatsCall> wrong_stats_calls(StatsCall const& right) {
   wrong.add_alias("stats", [](Call& c) { c.args.pooled_q = reinterpret_cast<float*>(c.args.stats); });
   wrong.add_alias("stats",
                   [](Call& c) { c.args.mask.data = reinterpret_cast<std::uint32_t*>(c.args.stats); });
+  wrong.add_alias("workspace.data",
+                  [](Call& c) { c.args.mask.data = static_cast<std::uint32_t*>(c.workspace.data); });
+  wrong.add_alias("workspace.data", [](Call& c) { c.args.pooled_k = static_cast<float*>(c.workspace.data); });
   return wrong;
 }
 

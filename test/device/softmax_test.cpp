@@ -112,6 +112,16 @@ TEST_CASE("equal logits of a million share their weight exactly", "[gpu]") {
   }
 }
 
+TEST_CASE("scaled logits past the largest float still have one winner", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  std::vector<float> logits(1024, 1e30f);
+  for (int row = 0; row < 16; ++row) logits[row * 64 + row] = 3e31f;
+  CHECK(online_softmax(Reference::scaled, logits, 1.44e7f, 64).needs_exact);
+  auto const got = online_softmax(Reference::exact, logits, 1.44e7f, 64);
+  for (int row = 0; row < 16; ++row)
+    for (int i = 0; i < 64; ++i) CHECK(got.weights[row * 64 + i] == (i == row ? 1 : 0));
+}
+
 TEST_CASE("the largest weight rounds to 1 in every element type whatever the size of the logits", "[gpu]") {
   SKIP_WITHOUT_GPU();
   for (float offset : {0.0f, 3.0f, 1234.567f, 2800.25f, 3000.125f, 98765.43f, 1.2345e6f, -77777.7f}) {

@@ -71,6 +71,25 @@ TEMPLATE_TEST_CASE("U05 U92 without keys every row is written as zero with lse o
   }
 }
 
+TEST_CASE("U05 an argument without elements may have any address", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  AttentionProblem const p{1, 2, 1, 100, 0, 64};
+  ForwardPlan<bfloat16> plan;
+  PlanOptions options;
+  options.pointer_check = PointerCheck::location;
+  must(plan_forward(p, test_device(), options, &plan));
+  DeviceTensor<bfloat16> const q({1, 2, 100, 64}), out({1, 2, 100, 64});
+  bfloat16 on_the_host;
+  ForwardArgs<bfloat16> args;
+  args.q = q.view(), args.out = out.view();
+  args.k = contiguous_bhnd<bfloat16 const>(out.view().data, 1, 1, 0, 64);
+  args.v = contiguous_bhnd<bfloat16 const>(&on_the_host, 1, 1, 0, 64);
+  args.mask = {reinterpret_cast<std::uint32_t const*>(out.view().data), 0};
+  Stream const stream;
+  CHECK(text_of(forward(plan, args, {}, stream)) == text_of(Status{}));
+  stream.wait();
+}
+
 TEMPLATE_TEST_CASE("U36 one query token is attended exactly for every number of keys", "[gpu]", bfloat16,
                    float16) {
   SKIP_WITHOUT_GPU();

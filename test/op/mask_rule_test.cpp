@@ -42,6 +42,21 @@ TEST_CASE("U50 a share counts the blocks of the tokens that exist and is rounded
   CHECK(count_row(x.problem, words, mask_rows(x.problem) - 1) == 16);
 }
 
+TEST_CASE("U50 a share next to a whole number of blocks is counted as the reference counts it", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  struct Share {
+    double top_k;
+    std::int64_t blocks;
+  };
+  for (auto const& [top_k, blocks] :
+       {Share{.069, 29}, Share{.137, 73}, Share{.057, 193}, Share{.001, 1001}}) {
+    CAPTURE(top_k, blocks);
+    PooledInputs const x = gaussian_row(blocks);
+    std::int64_t const wanted = reference::count_top_k(top_k, 0, blocks);
+    CHECK(every_row_keeps(x.problem, run_select(x, rule_of(top_k, 0, 0)), wanted));
+  }
+}
+
 TEST_CASE("U51 a share of 0.4 of two blocks keeps one", "[gpu]") {
   SKIP_WITHOUT_GPU();
   PooledInputs const x = gaussian_row(2);

@@ -5,7 +5,8 @@
 
 namespace sparge {
 
-/// Made before calls into the runtime. An error of ours is taken back; one that was pending before stays.
+/// Made before calls into the runtime. An error of ours is taken back where there was none before. Where one was
+/// pending, the thread still has one, though the runtime may show ours in its place.
 class PendingError {
 public:
   PendingError() : was_clean_(cudaPeekAtLastError() == cudaSuccess) {}

@@ -58,8 +58,8 @@ public:
     for (int f = 0; f < fragments; ++f)
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        float const shift = fabsf(maximum_[f][r] * scale_log2);
-        far = far || (shift > largest_shift && shift < infinity());
+        float const maximum = fabsf(maximum_[f][r]);
+        far = far || (maximum * scale_log2 > largest_shift && maximum < infinity());
       }
     return far;
   }

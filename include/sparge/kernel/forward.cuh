@@ -21,6 +21,7 @@ public:
   using Params = ForwardParams<T>;
   using Loop = ForwardLoopSm80<config, T>;
   static constexpr int threads = config.threads(), ctas_per_sm = config.ctas_per_sm;
+  static constexpr std::int64_t most_smem_bytes = config.smem_bytes();
 
   static __device__ __forceinline__ void run(Params const& params, unsigned char* smem) {
     TilePosition const at = head_major_tile(blockIdx.x, params.q_tiles, params.heads);

@@ -5,22 +5,34 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <limits>
 
 #include "sparge/core/pending_error.hpp"
 #include "sparge/kernel/entry.cuh"
 
 namespace sparge {
 
+/// The most dynamic shared memory that any launch of a kernel asks for. A launch raises the kernel's limit to this, never to its
+/// own need: the limit belongs to the function, and another thread's smaller one must not fall between raising and launching.
+template <class Kernel>
+constexpr std::int64_t most_smem_bytes() {
+  if constexpr (requires { Kernel::most_smem_bytes; })
+    return Kernel::most_smem_bytes;
+  else
+    return 0;
+}
+
 template <class Kernel>
 cudaError_t launch(typename Kernel::Params const& params, std::int64_t blocks, std::int64_t smem_bytes,
                    cudaStream_t stream) noexcept {
   if (blocks == 0) return cudaSuccess;
+  if (blocks < 0 || blocks > std::numeric_limits<std::int32_t>::max()) return cudaErrorInvalidConfiguration;
   PendingError const pending;
   constexpr std::int64_t default_smem_bytes = 48 * 1024;
   cudaError_t error = cudaSuccess;
   if (smem_bytes > default_smem_bytes)
     error = cudaFuncSetAttribute(entry<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(smem_bytes));
+                                 static_cast<int>(most_smem_bytes<Kernel>()));
   if (error == cudaSuccess) {
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(static_cast<unsigned>(blocks));

@@ -40,9 +40,10 @@ struct PrefixGoal {
   std::uint64_t mass;
 };
 
-/// n_k. A share never keeps less than asked; 1e-3 absorbs the rounding of a float share.
+/// n_k. A share never keeps less than asked; 1e-3 absorbs the rounding of a float share. The fused multiply-add is spelled out:
+/// left to compilers, some would fuse and some would not, and a product next to a whole number would tell.
 __host__ __device__ inline PrefixGoal top_k_goal(double top_k, std::int64_t min_blocks, std::int64_t blocks) {
-  std::int64_t const share = static_cast<std::int64_t>(ceil(top_k * static_cast<double>(blocks) - 1e-3));
+  std::int64_t const share = static_cast<std::int64_t>(ceil(fma(top_k, static_cast<double>(blocks), -1e-3)));
   std::int64_t const least = share > min_blocks ? share : min_blocks;
   return {least < blocks ? least : blocks, 0};
 }

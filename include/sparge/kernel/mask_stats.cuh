@@ -16,6 +16,7 @@ class MaskRowStats {
 public:
   using Params = MaskRowStatsParams;
   static constexpr int threads = 32 * RowLayout::row_warps, ctas_per_sm = 6;
+  static constexpr std::int64_t most_smem_bytes = RowLayout::most_shared_bytes;
 
   static __device__ __forceinline__ void run(Params const& params, unsigned char* smem) {
     RowPosition const at = RowPosition::of_warp(params.rows);

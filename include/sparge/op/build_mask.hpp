@@ -15,16 +15,20 @@ inline std::size_t build_mask_workspace_bytes(AttentionProblem const& p, Device 
 }
 
 template <class T>
-Status validate_build_mask(BuildMaskPlan<T> const& plan, BuildMaskArgs<T> const& args, Workspace workspace) {
+Status check_build_mask(BuildMaskPlan<T> const& plan, BuildMaskArgs<T> const& args, Workspace workspace) {
   AttentionProblem const& p = plan.problem;
   SPARGE_TRY(validate_problem(p));
   SPARGE_TRY(validate_queries_and_keys(p, args.q, args.k));
   SPARGE_TRY(validate_rule(args.rule));
   SPARGE_TRY(validate_mask({"mask.data", "mask.words", ""}, args.mask, count_mask_words(p)));
-  SPARGE_TRY(validate_distinct(
-      "mask.data", args.mask.data,
-      {args.q.data, args.k.data, args.rule.top_k_of_head, args.rule.top_p_of_head, workspace.data}));
-  return validate_workspace(workspace, build_mask_workspace_bytes(p, plan.device));
+  std::size_t const needed = build_mask_workspace_bytes(p, plan.device);
+  SPARGE_TRY(validate_workspace(workspace, needed));
+  return check_arguments(
+      plan, {{"mask.data", place_of(args.mask)}, {"workspace.data", place_of(workspace.data, needed)}},
+      {{"q.data", place_of(args.q)},
+       {"k.data", place_of(args.k)},
+       {"rule.top_k_of_head", args.rule.top_k_of_head},
+       {"rule.top_p_of_head", args.rule.top_p_of_head}});
 }
 
 }  // namespace detail
@@ -45,15 +49,7 @@ template <class T>
 Status build_mask(BuildMaskPlan<T> const& plan, BuildMaskArgs<T> const& args, Workspace workspace,
                   cudaStream_t stream) noexcept {
   AttentionProblem const& p = plan.problem;
-  SPARGE_TRY(detail::validate_build_mask(plan, args, workspace));
-  SPARGE_TRY(check_current_device(plan.device));
-  SPARGE_TRY(check_locations(plan.options, plan.device,
-                             {{"q.data", args.q.data},
-                              {"k.data", args.k.data},
-                              {"rule.top_k_of_head", args.rule.top_k_of_head},
-                              {"rule.top_p_of_head", args.rule.top_p_of_head},
-                              {"mask.data", args.mask.data},
-                              {"workspace.data", workspace.data}}));
+  SPARGE_TRY(detail::check_build_mask(plan, args, workspace));
   RowLayout const layout = RowLayout::of(p, plan.device);
   Carver carver(workspace.data);
   BuildMaskScratch const scratch = BuildMaskScratch::lay_out(carver, p, layout);

@@ -22,7 +22,7 @@ inline Status check_forced_forward(ElementType type, AttentionProblem const& p, 
   if (!forward_table[row].serves(type, p))
     return unsupported("options.force_kernel",
                        "that kernel is for another element type, head_dim or mask block", row);
-  if (!forward_table[row].fits(device))
+  if (!forward_table[row].runs_on(device))
     return unsupported("options.force_kernel", "that kernel needs more shared memory than the device has",
                        row);
   return {};
@@ -84,8 +84,10 @@ ForwardParams<T> forward_params(ForwardPlan<T> const& plan, ForwardArgs<T> const
 template <class T>
 Status validate_forward(ForwardPlan<T> const& plan, ForwardArgs<T> const& args, Workspace workspace) {
   AttentionProblem const& p = plan.problem;
-  if (plan.kernel < 0 || plan.kernel >= forward_rows)
-    return refuse("plan.kernel", "must come from plan_forward", plan.kernel);
+  SPARGE_TRY(validate_problem(p));
+  bool const is_row = plan.kernel >= 0 && plan.kernel < forward_rows && is_built(plan.kernel);
+  if (!is_row || !forward_table[plan.kernel].serves(element_type_of<T>, p))
+    return refuse("plan.kernel", "must be the kernel that plan_forward chose for plan.problem", plan.kernel);
   SPARGE_TRY(validate_view({"q.data", "q.shape", "q.stride"}, args.q, p.batch, p.heads, p.q_tokens,
                            p.head_dim, Access::read));
   SPARGE_TRY(validate_view({"k.data", "k.shape", "k.stride"}, args.k, p.batch, p.kv_heads, p.kv_tokens,
@@ -96,11 +98,8 @@ Status validate_forward(ForwardPlan<T> const& plan, ForwardArgs<T> const& args, 
                            p.head_dim, Access::write));
   SPARGE_TRY(validate_mask({"mask.data", "mask.words", ""}, args.mask, count_mask_words(p)));
   if (args.lse) {
-    SPARGE_TRY(validate_pointer("lse", args.lse, 1));
+    SPARGE_TRY(validate_pointer("lse", args.lse, p.batch * p.q_tokens));
   }
-  SPARGE_TRY(validate_distinct("out.data", args.out.data,
-                               {args.q.data, args.k.data, args.v.data, args.mask.data, args.lse}));
-  SPARGE_TRY(validate_distinct("lse", args.lse, {args.q.data, args.k.data, args.v.data, args.mask.data}));
   return validate_workspace(workspace, plan.workspace_bytes);
 }
 
@@ -131,14 +130,13 @@ template <class T>
 Status forward(ForwardPlan<T> const& plan, ForwardArgs<T> const& args, Workspace workspace,
                cudaStream_t stream) noexcept {
   SPARGE_TRY(detail::validate_forward(plan, args, workspace));
-  SPARGE_TRY(check_current_device(plan.device));
-  SPARGE_TRY(check_locations(plan.options, plan.device,
-                             {{"q.data", args.q.data},
-                              {"k.data", args.k.data},
-                              {"v.data", args.v.data},
-                              {"mask.data", args.mask.data},
-                              {"out.data", args.out.data},
-                              {"lse", args.lse}}));
+  SPARGE_TRY(check_arguments(plan,
+                             {{"out.data", place_of(args.out)},
+                              {"lse", place_of(args.lse, plan.problem.batch * plan.problem.q_tokens)}},
+                             {{"q.data", place_of(args.q)},
+                              {"k.data", place_of(args.k)},
+                              {"v.data", place_of(args.v)},
+                              {"mask.data", place_of(args.mask)}}));
   ForwardParams<T> const params = detail::forward_params(plan, args);
   std::int64_t const blocks = plan.problem.batch * plan.problem.heads * params.q_tiles;
   return launch_result("forward kernel",

@@ -36,17 +36,11 @@ inline Status check_current_device(Device const& device) {
   return {};
 }
 
-struct NamedPointer {
-  char const* field;
-  void const* data;
-};
-
 /// With PointerCheck::location, refuses memory that the plan's device cannot read: plain host memory, or another GPU's.
-inline Status check_locations(PlanOptions const& options, Device const& device,
-                              std::initializer_list<NamedPointer> pointers) {
+inline Status check_locations(PlanOptions const& options, Device const& device, Arguments arguments) {
   if (options.pointer_check != PointerCheck::location) return {};
   PendingError const pending;
-  for (NamedPointer const& pointer : pointers) {
+  for (NamedPointer const& pointer : arguments) {
     if (pointer.data == nullptr) continue;
     cudaPointerAttributes attributes{};
     cudaError_t const error = pending.take_back(cudaPointerGetAttributes(&attributes, pointer.data));
@@ -58,6 +52,16 @@ inline Status check_locations(PlanOptions const& options, Device const& device,
                       device.ordinal);
   }
   return {};
+}
+
+/// The last checks before a launch: what the call writes lies apart from its other arguments, it runs on the plan's device,
+/// and memory is where that device can reach it.
+template <class Plan>
+Status check_arguments(Plan const& plan, Arguments written, Arguments read) {
+  SPARGE_TRY(validate_apart(written, read));
+  SPARGE_TRY(check_current_device(plan.device));
+  SPARGE_TRY(check_locations(plan.options, plan.device, written));
+  return check_locations(plan.options, plan.device, read);
 }
 
 inline Status launch_result(char const* kernel, cudaError_t error) {

@@ -23,11 +23,6 @@ Status validate_form(MaskFormPlan const& plan, MaskBits<Word> const& mask) {
   return validate_mask({"mask.data", "mask.words", ""}, mask, count_mask_words(plan.problem));
 }
 
-inline Status check_form(MaskFormPlan const& plan, std::initializer_list<NamedPointer> pointers) {
-  SPARGE_TRY(check_current_device(plan.device));
-  return check_locations(plan.options, plan.device, pointers);
-}
-
 }  // namespace detail
 
 SPARGE_INLINE Status plan_mask_form(AttentionProblem const& problem, Device const& device,
@@ -47,8 +42,8 @@ SPARGE_INLINE Status transpose_mask(MaskFormPlan const& plan, MaskView mask, Mas
   SPARGE_TRY(detail::validate_form(plan, mask));
   SPARGE_TRY(
       validate_mask({"transposed.data", "transposed.words", ""}, transposed, count_transposed_words(p)));
-  SPARGE_TRY(validate_distinct("transposed.data", transposed.data, {mask.data}));
-  SPARGE_TRY(detail::check_form(plan, {{"mask.data", mask.data}, {"transposed.data", transposed.data}}));
+  SPARGE_TRY(
+      check_arguments(plan, {{"transposed.data", place_of(transposed)}}, {{"mask.data", place_of(mask)}}));
   MaskTransposeParams const params{mask.data,     transposed.data, p.batch * p.heads,         p.q_blocks(),
                                    p.kv_blocks(), p.row_words(),   ceil_div(p.q_blocks(), 32)};
   return launch_result("transposing kernel", launch_mask_transpose(params, stream));
@@ -60,8 +55,7 @@ SPARGE_INLINE Status mask_to_bytes(MaskFormPlan const& plan, MaskView mask, Byte
   SPARGE_TRY(detail::validate_form(plan, mask));
   SPARGE_TRY(validate_bytes("bytes.data", "bytes.bytes", {bytes.data, bytes.bytes},
                             detail::count_rows(p) * p.kv_blocks()));
-  SPARGE_TRY(validate_distinct("bytes.data", bytes.data, {mask.data}));
-  SPARGE_TRY(detail::check_form(plan, {{"mask.data", mask.data}, {"bytes.data", bytes.data}}));
+  SPARGE_TRY(check_arguments(plan, {{"bytes.data", place_of(bytes)}}, {{"mask.data", place_of(mask)}}));
   return launch_result("mask to bytes kernel",
                        launch_mask_to_bytes(detail::form_params(p), mask.data, bytes.data, stream));
 }
@@ -71,8 +65,7 @@ SPARGE_INLINE Status mask_from_bytes(MaskFormPlan const& plan, ByteMaskView byte
   AttentionProblem const& p = plan.problem;
   SPARGE_TRY(detail::validate_form(plan, mask));
   SPARGE_TRY(validate_bytes("bytes.data", "bytes.bytes", bytes, detail::count_rows(p) * p.kv_blocks()));
-  SPARGE_TRY(validate_distinct("mask.data", mask.data, {bytes.data}));
-  SPARGE_TRY(detail::check_form(plan, {{"bytes.data", bytes.data}, {"mask.data", mask.data}}));
+  SPARGE_TRY(check_arguments(plan, {{"mask.data", place_of(mask)}}, {{"bytes.data", place_of(bytes)}}));
   return launch_result("mask from bytes kernel",
                        launch_mask_from_bytes(detail::form_params(p), bytes.data, mask.data, stream));
 }
@@ -83,10 +76,11 @@ SPARGE_INLINE Status mask_to_lists(MaskFormPlan const& plan, MaskView mask, Bloc
   SPARGE_TRY(detail::validate_form(plan, mask));
   SPARGE_TRY(
       validate_lists(lists.counts, lists.indices, lists.capacity, p.kv_blocks(), detail::count_rows(p)));
-  SPARGE_TRY(validate_distinct("lists.counts", lists.counts, {mask.data, lists.indices}));
-  SPARGE_TRY(validate_distinct("lists.indices", lists.indices, {mask.data}));
-  SPARGE_TRY(detail::check_form(
-      plan, {{"mask.data", mask.data}, {"lists.counts", lists.counts}, {"lists.indices", lists.indices}}));
+  std::int64_t const rows = detail::count_rows(p);
+  SPARGE_TRY(check_arguments(plan,
+                             {{"lists.counts", place_of(lists.counts, rows)},
+                              {"lists.indices", place_of(lists.indices, rows * lists.capacity)}},
+                             {{"mask.data", place_of(mask)}}));
   return launch_result("mask to lists kernel",
                        launch_mask_to_lists(detail::form_params(p), mask.data, lists, stream));
 }
@@ -96,9 +90,10 @@ SPARGE_INLINE Status mask_from_lists(MaskFormPlan const& plan, BlockListsView li
   AttentionProblem const& p = plan.problem;
   SPARGE_TRY(detail::validate_form(plan, mask));
   SPARGE_TRY(validate_lists(lists.counts, lists.indices, lists.capacity, 0, detail::count_rows(p)));
-  SPARGE_TRY(validate_distinct("mask.data", mask.data, {lists.counts, lists.indices}));
-  SPARGE_TRY(detail::check_form(
-      plan, {{"lists.counts", lists.counts}, {"lists.indices", lists.indices}, {"mask.data", mask.data}}));
+  std::int64_t const rows = detail::count_rows(p);
+  SPARGE_TRY(check_arguments(plan, {{"mask.data", place_of(mask)}},
+                             {{"lists.counts", place_of(lists.counts, rows)},
+                              {"lists.indices", place_of(lists.indices, rows * lists.capacity)}}));
   return launch_result("mask from lists kernel",
                        launch_mask_from_lists(detail::form_params(p), lists, mask.data, stream));
 }

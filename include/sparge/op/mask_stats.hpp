@@ -14,17 +14,22 @@ inline std::size_t mask_stats_workspace_bytes(AttentionProblem const& p, Device 
   return carver.bytes();
 }
 
-inline Status validate_mask_stats(MaskStatsPlan const& plan, MaskStatsArgs const& args, Workspace workspace) {
+inline Status check_mask_stats(MaskStatsPlan const& plan, MaskStatsArgs const& args, Workspace workspace) {
   AttentionProblem const& p = plan.problem;
   SPARGE_TRY(validate_problem(p));
   SPARGE_TRY(validate_pooled(p, {args.pooled_q, args.pooled_k}));
   SPARGE_TRY(validate_rule(args.rule));
   SPARGE_TRY(validate_mask({"mask.data", "mask.words", ""}, args.mask, count_mask_words(p)));
   SPARGE_TRY(validate_pointer("stats", args.stats, p.batch * p.heads));
-  SPARGE_TRY(validate_distinct("stats", args.stats,
-                               {args.pooled_q, args.pooled_k, args.mask.data, args.rule.top_k_of_head,
-                                args.rule.top_p_of_head, workspace.data}));
-  return validate_workspace(workspace, mask_stats_workspace_bytes(p, plan.device));
+  std::size_t const needed = mask_stats_workspace_bytes(p, plan.device);
+  SPARGE_TRY(validate_workspace(workspace, needed));
+  return check_arguments(
+      plan, {{"stats", place_of(args.stats, p.batch)}, {"workspace.data", place_of(workspace.data, needed)}},
+      {{"pooled_q", place_of(args.pooled_q, p.batch * p.q_tokens)},
+       {"pooled_k", place_of(args.pooled_k, p.batch * p.kv_tokens)},
+       {"mask.data", place_of(args.mask)},
+       {"rule.top_k_of_head", args.rule.top_k_of_head},
+       {"rule.top_p_of_head", args.rule.top_p_of_head}});
 }
 
 inline Status enqueue_mask_stats(AttentionProblem const& p, RowLayout const& layout,
@@ -57,16 +62,7 @@ SPARGE_INLINE Status plan_mask_stats(AttentionProblem const& problem, Device con
 SPARGE_INLINE Status mask_stats(MaskStatsPlan const& plan, MaskStatsArgs const& args, Workspace workspace,
                                 cudaStream_t stream) noexcept {
   AttentionProblem const& p = plan.problem;
-  SPARGE_TRY(detail::validate_mask_stats(plan, args, workspace));
-  SPARGE_TRY(check_current_device(plan.device));
-  SPARGE_TRY(check_locations(plan.options, plan.device,
-                             {{"pooled_q", args.pooled_q},
-                              {"pooled_k", args.pooled_k},
-                              {"rule.top_k_of_head", args.rule.top_k_of_head},
-                              {"rule.top_p_of_head", args.rule.top_p_of_head},
-                              {"mask.data", args.mask.data},
-                              {"stats", args.stats},
-                              {"workspace.data", workspace.data}}));
+  SPARGE_TRY(detail::check_mask_stats(plan, args, workspace));
   RowLayout const layout = RowLayout::of(p, plan.device);
   Carver carver(workspace.data);
   MaskStatsScratch const scratch = MaskStatsScratch::lay_out(carver, p, layout);

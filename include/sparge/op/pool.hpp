@@ -55,15 +55,11 @@ Status pool(PoolPlan<T> const& plan, PoolArgs<T> const& args, Workspace workspac
   SPARGE_TRY(detail::validate_queries_and_keys(p, args.q, args.k));
   SPARGE_TRY(validate_pointer("pooled_q", args.pooled_q, p.batch * p.q_tokens));
   SPARGE_TRY(validate_pointer("pooled_k", args.pooled_k, p.batch * p.kv_tokens));
-  SPARGE_TRY(validate_distinct("pooled_q", args.pooled_q, {args.q.data, args.k.data, args.pooled_k}));
-  SPARGE_TRY(validate_distinct("pooled_k", args.pooled_k, {args.q.data, args.k.data}));
   SPARGE_TRY(validate_workspace(workspace, plan.workspace_bytes));
-  SPARGE_TRY(check_current_device(plan.device));
-  SPARGE_TRY(check_locations(plan.options, plan.device,
-                             {{"q.data", args.q.data},
-                              {"k.data", args.k.data},
-                              {"pooled_q", args.pooled_q},
-                              {"pooled_k", args.pooled_k}}));
+  SPARGE_TRY(check_arguments(plan,
+                             {{"pooled_q", place_of(args.pooled_q, p.batch * p.q_tokens)},
+                              {"pooled_k", place_of(args.pooled_k, p.batch * p.kv_tokens)}},
+                             {{"q.data", place_of(args.q)}, {"k.data", place_of(args.k)}}));
   return detail::enqueue_pool(p, args.q, args.k, args.pooled_q, args.pooled_k, stream);
 }
 

@@ -45,18 +45,14 @@ SPARGE_INLINE Status select_blocks(SelectPlan const& plan, SelectArgs const& arg
   SPARGE_TRY(detail::validate_pooled(p, pooled));
   SPARGE_TRY(validate_rule(args.rule));
   SPARGE_TRY(validate_mask({"mask.data", "mask.words", ""}, args.mask, count_mask_words(p)));
-  SPARGE_TRY(validate_distinct(
-      "mask.data", args.mask.data,
-      {pooled.q, pooled.k, args.rule.top_k_of_head, args.rule.top_p_of_head, workspace.data}));
-  SPARGE_TRY(validate_workspace(workspace, detail::select_workspace_bytes(p, plan.device)));
-  SPARGE_TRY(check_current_device(plan.device));
-  SPARGE_TRY(check_locations(plan.options, plan.device,
-                             {{"pooled_q", pooled.q},
-                              {"pooled_k", pooled.k},
-                              {"rule.top_k_of_head", args.rule.top_k_of_head},
-                              {"rule.top_p_of_head", args.rule.top_p_of_head},
-                              {"mask.data", args.mask.data},
-                              {"workspace.data", workspace.data}}));
+  std::size_t const needed = detail::select_workspace_bytes(p, plan.device);
+  SPARGE_TRY(validate_workspace(workspace, needed));
+  SPARGE_TRY(check_arguments(
+      plan, {{"mask.data", place_of(args.mask)}, {"workspace.data", place_of(workspace.data, needed)}},
+      {{"pooled_q", place_of(pooled.q, p.batch * p.q_tokens)},
+       {"pooled_k", place_of(pooled.k, p.batch * p.kv_tokens)},
+       {"rule.top_k_of_head", args.rule.top_k_of_head},
+       {"rule.top_p_of_head", args.rule.top_p_of_head}}));
   RowLayout const layout = RowLayout::of(p, plan.device);
   Carver carver(workspace.data);
   SelectScratch const scratch = SelectScratch::lay_out(carver, p, layout);

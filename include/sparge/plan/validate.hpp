@@ -1,8 +1,10 @@
 #pragma once
 /// Problem, views and pointers to Status. Every message of a refusal lives here or in the plan_* function that makes it.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 
 #include "sparge/core/checked.hpp"
@@ -24,6 +26,8 @@ namespace sparge {
   if (::sparge::Status const sparge_status = (expression); !sparge_status.ok()) return sparge_status
 
 inline constexpr std::int64_t data_alignment = 16;
+/// The scale times log2(e) is an f32.
+inline constexpr float largest_scale = 2e38f;
 /// Token and block indices inside a head are 32-bit; offsets in memory are 64-bit.
 inline constexpr std::int64_t max_tokens = std::numeric_limits<std::int32_t>::max() - 128;
 
@@ -55,15 +59,17 @@ inline Status validate_blocks(AttentionProblem const& p) {
 
 /// Every array that a call may index must have a size that fits 64 bits in bytes.
 inline Status validate_sizes(AttentionProblem const& p) {
+  std::int64_t const batch =
+      std::max<std::int64_t>(p.batch, 1);  // a product with 0 would hide that the others overflow
   std::int64_t const element_bytes = 4;  // f32, the widest; lists and bytes are checked by their own lengths
-  if (!checked_product({p.batch, p.heads, 2 * p.head_dim, element_bytes}))
+  if (!checked_product({batch, p.heads, 2 * p.head_dim, element_bytes}))
     return refuse("problem.batch", "batch * heads does not fit 64 bits in bytes", p.batch);
-  if (!checked_product({p.batch, p.heads, p.q_tokens, p.head_dim, element_bytes}))
+  if (!checked_product({batch, p.heads, p.q_tokens, p.head_dim, element_bytes}))
     return refuse("problem.batch", "batch * heads * q_tokens * head_dim does not fit 64 bits", p.batch);
-  if (!checked_product({p.batch, p.kv_heads, p.kv_tokens, p.head_dim, element_bytes}))
+  if (!checked_product({batch, p.kv_heads, p.kv_tokens, p.head_dim, element_bytes}))
     return refuse("problem.batch", "batch * kv_heads * kv_tokens * head_dim does not fit 64 bits", p.batch);
-  if (!checked_product({p.batch, p.heads, p.q_blocks(), p.kv_blocks() + 32, element_bytes}) ||
-      !checked_product({p.batch, p.heads, p.q_blocks() + 32, p.kv_blocks(), element_bytes}))
+  if (!checked_product({batch, p.heads, p.q_blocks(), p.kv_blocks() + 32, element_bytes}) ||
+      !checked_product({batch, p.heads, p.q_blocks() + 32, p.kv_blocks(), element_bytes}))
     return refuse("problem.batch", "batch * heads * q_blocks * kv_blocks does not fit 64 bits", p.batch);
   return {};
 }
@@ -76,6 +82,7 @@ inline Status validate_problem(AttentionProblem const& p) {
     return unsupported("problem.head_dim", "built head_dims are 64 and 128", p.head_dim);
   if (!(p.scale >= 0) || std::isinf(p.scale))
     return refuse_real("problem.scale", "must be finite and > 0, or 0 for 1 / sqrt(head_dim)", p.scale);
+  if (p.scale > largest_scale) return refuse_real("problem.scale", "must be at most 2e38", p.scale);
   if (p.order != TokenOrder::none)
     return unsupported("problem.order", "only TokenOrder::none is built", static_cast<std::int64_t>(p.order));
   if (p.q_offset != 0) return unsupported("problem.q_offset", "only 0 is built", p.q_offset);
@@ -189,12 +196,45 @@ Status validate_view(ViewName const& name, TensorView<T> const& view, std::int64
   return {};
 }
 
-/// Outputs may not start where another argument starts.
-inline Status validate_distinct(char const* field, void const* output,
-                                std::initializer_list<void const*> others) {
-  if (output == nullptr) return {};
-  for (void const* other : others)
-    if (output == other) return refuse(field, "an output must not have the address of another argument");
+struct NamedPointer {
+  char const* field;
+  void const* data;
+};
+
+/// Where an argument lies, or null where it has no elements: then it is neither read nor written and may be anywhere.
+inline void const* place_of(void const* data, std::int64_t elements) {
+  return elements == 0 ? nullptr : data;
+}
+
+template <class T>
+void const* place_of(TensorView<T> const& view) {
+  bool const is_empty = view.shape[0] == 0 || view.shape[1] == 0 || view.shape[2] == 0 || view.shape[3] == 0;
+  return is_empty ? nullptr : view.data;
+}
+
+template <class Word>
+void const* place_of(MaskBits<Word> const& mask) {
+  return mask.words == 0 ? nullptr : mask.data;
+}
+
+template <class Byte>
+void const* place_of(ByteMask<Byte> const& mask) {
+  return mask.bytes == 0 ? nullptr : mask.data;
+}
+
+using Arguments = std::initializer_list<NamedPointer>;
+
+/// What a call writes may not start where another of its arguments does.
+inline Status validate_apart(Arguments written, Arguments read) {
+  for (NamedPointer const& output : written) {
+    if (output.data == nullptr) continue;
+    for (NamedPointer const& other : written)
+      if (&other != &output && other.data == output.data)
+        return refuse(output.field, "must not have the address of another argument");
+    for (NamedPointer const& input : read)
+      if (input.data == output.data)
+        return refuse(output.field, "must not have the address of another argument");
+  }
   return {};
 }
 

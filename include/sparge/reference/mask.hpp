@@ -62,9 +62,11 @@ inline std::vector<double> softmax_of(std::vector<double> const& scores) {
   return mass;
 }
 
-/// n_k: `ceil`, so that a share never keeps less than asked; 1e-3 absorbs the rounding of a float share.
+/// n_k: `ceil`, so that a share never keeps less than asked; 1e-3 absorbs the rounding of a float share. With one rounding, so
+/// that it does not depend on what a compiler fuses.
 inline std::int64_t count_top_k(double top_k, std::int64_t min_blocks, std::int64_t candidates) {
-  auto const share = static_cast<std::int64_t>(std::ceil(top_k * static_cast<double>(candidates) - 1e-3));
+  auto const share =
+      static_cast<std::int64_t>(std::ceil(std::fma(top_k, static_cast<double>(candidates), -1e-3)));
   return std::min(std::max(share, min_blocks), candidates);
 }
 

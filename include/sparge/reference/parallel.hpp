@@ -7,6 +7,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -44,7 +45,11 @@ void for_each_piece(std::int64_t pieces, RunOptions const& options, MakeWorker m
   unsigned const hardware = std::max(1u, std::thread::hardware_concurrency());
   std::int64_t const wanted = options.threads > 0 ? options.threads : hardware;
   std::vector<std::thread> threads;
-  for (std::int64_t i = 1; i < std::min(wanted, pieces); ++i) threads.emplace_back(run);
+  try {
+    for (std::int64_t i = 1; i < std::min(wanted, pieces); ++i) threads.emplace_back(run);
+  } catch (std::system_error const&) {
+    // No more threads to be had: those that run, this one included, share the work.
+  }
   run();
   for (std::thread& thread : threads) thread.join();
   if (failure) std::rethrow_exception(failure);
