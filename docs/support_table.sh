@@ -25,10 +25,14 @@ rows() {
 }
 
 run_on() {
-  if [ -f docs/gpu_record.json ]; then
-    echo "Tested on: $(jq -r '"\(.gpu), \(.date)"' docs/gpu_record.json) (\`docs/gpu_record.json\`)."
-  else
+  local record=docs/gpu_record.json
+  if [ ! -f "$record" ]; then
     echo "Tested on: no run on a GPU is recorded yet."
+  elif [ "$(jq -r .sources "$record")" = "$(bash ci/source_hash.sh)" ]; then
+    echo "Tested on: $(jq -r '"\(.gpu), \(.date)"' "$record") (\`$record\`)."
+  else
+    echo "Tested on: $(jq -r '"\(.gpu), \(.date)"' "$record") (\`$record\`), before the latest change of the sources, which has not"
+    echo "run on a GPU yet."
   fi
 }
 
