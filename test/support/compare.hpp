@@ -15,6 +15,11 @@
 
 namespace sparge::test {
 
+/// The larger one, and NaN where either is: std::max would drop it, and a NaN would pass for no difference at all.
+inline double max_or_nan(double a, double b) {
+  return std::isnan(a) ? a : std::isnan(b) ? b : std::max(a, b);
+}
+
 /// Precision of an output type: significand bits (the hidden one included) and the exponent of its smallest step.
 template <class T>
 struct Precision;

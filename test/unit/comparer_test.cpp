@@ -147,6 +147,13 @@ TEST_CASE("the direction is checked where one large element hides the others") {
   CHECK_FALSE(verdict);
 }
 
+TEST_CASE("a largest difference does not lose a NaN whatever comes before or after it") {
+  CHECK(max_or_nan(1, 2) == 2);
+  CHECK(max_or_nan(2, 1) == 2);
+  CHECK(std::isnan(max_or_nan(nan_value, 1)));
+  CHECK(std::isnan(max_or_nan(1, nan_value)));
+}
+
 TEST_CASE("results of different sizes are refused and empty ones are right") {
   CHECK_FALSE(compare<float>({1, 2}, {1}, {1}));
   CHECK_FALSE(compare<float>({1}, {1}, {1, 2}));

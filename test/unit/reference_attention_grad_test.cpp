@@ -89,7 +89,7 @@ void check_by_differences(Case& c, HostTensor<double>& input, std::vector<double
 
 }  // namespace
 
-TEST_CASE("gradients equal finite differences with GQA and tails and empty rows and dLSE") {
+TEST_CASE("U07 gradients equal finite differences with GQA and tails and empty rows and dLSE") {
   auto const p =
       GENERATE(AttentionProblem{1, 2, 1, 130, 70, 8}, AttentionProblem{2, 4, 2, 65, 129, 16},
                AttentionProblem{1, 1, 1, 3, 5, 24}, AttentionProblem{1, 3, 1, 200, 150, 8, 64, 64});

@@ -55,10 +55,11 @@ std::vector<double> dense_row(AttentionProblem const& p, Inputs const& x, MaskWo
   return out;
 }
 
+/// 0 where they are equal, infinities included; NaN where either holds one.
 double max_difference(std::vector<double> const& a, std::vector<double> const& b) {
   double largest = a.size() == b.size() ? 0 : infinity;
   for (std::size_t i = 0; i < a.size(); ++i)
-    if (!(a[i] == b[i])) largest = std::max(largest, std::abs(a[i] - b[i]));
+    if (!(a[i] == b[i])) largest = max_or_nan(largest, std::abs(a[i] - b[i]));
   return largest;
 }
 
