@@ -1,6 +1,5 @@
 // The C ABI makes the calls of sparge.hpp: the same plans, the same refusals, the same bits.
 
-#include <cstring>
 #include <vector>
 
 #include "contract/c_structs.hpp"
@@ -185,7 +184,8 @@ TEST_CASE("Zeros in a C problem mean the blocks and the scale that C++ defaults 
   auto const wanted = c_forward_plan<bfloat16>(some_problem(), big_device());
   auto plan = sized<sparge_plan>();
   REQUIRE(sparge_plan_forward(&problem, SPARGE_BF16, &device, nullptr, &plan, nullptr) == SPARGE_OK);
-  CHECK(std::memcmp(&plan, &wanted, sizeof plan) == 0);
+  CHECK(plan.kernel == wanted.kernel);
+  CHECK(plan.workspace_bytes == wanted.workspace_bytes);
   std::size_t words = 0, wanted_words = 0;
   REQUIRE(sparge_transposed_mask_words(&problem, &words, nullptr) == SPARGE_OK);
   must(transposed_mask_words(some_problem(), &wanted_words));
@@ -234,6 +234,12 @@ TEST_CASE("A dtype that the C ABI does not know is refused by its number") {
 TEST_CASE("Every C call refuses the plan of another operation by the name of the right one") {
   auto const problem = c_problem(some_problem());
   auto const device = c_device(big_device());
+  auto const operation_of = [&](std::string const& name) {
+    auto plan = sized<sparge_plan>();
+    for (CPlanCall const& call : every_c_plan_call())
+      if (call.name == name) REQUIRE(call.make(&problem, &device, nullptr, &plan, nullptr) == SPARGE_OK);
+    return plan.operation;
+  };
   for (CPlanCall const& made : every_c_plan_call()) {
     auto plan = sized<sparge_plan>();
     REQUIRE(made.make(&problem, &device, nullptr, &plan, nullptr) == SPARGE_OK);
@@ -245,7 +251,8 @@ TEST_CASE("Every C call refuses the plan of another operation by the name of the
         check_c_refused(code, status, SPARGE_INVALID_ARGUMENT, "args", 0);
         continue;
       }
-      check_c_refused(code, status, SPARGE_PLAN_MISMATCH, "plan.operation", plan.operation, status.expected);
+      check_c_refused(code, status, SPARGE_PLAN_MISMATCH, "plan.operation", plan.operation,
+                      operation_of(call.plan));
       CHECK(std::string(status.text).find(std::string("sparge_plan_") + call.plan + "()") !=
             std::string::npos);
     }

@@ -1,0 +1,362 @@
+// Every member of the C structs reaches the member of sparge.hpp that it stands for, and every call the right function.
+
+#include <cstring>
+#include <vector>
+
+#include "c_api/answer.hpp"
+#include "c_api/convert.hpp"
+#include "contract/c_structs.hpp"
+#include "contract/fake_device.hpp"
+#include "contract/typed_calls.hpp"
+#include "support/device_buffer.hpp"
+
+using namespace sparge;
+using namespace sparge::test;
+
+namespace {
+
+// ---- C arguments from those of C++, at the same addresses ----------------------------------------------------------
+
+sparge_mask c_mask(MaskView mask) { return {const_cast<std::uint32_t*>(mask.data), mask.words}; }
+
+/// The C plan and arguments of a call that typed_calls.hpp laid out; the rule lives beside the arguments that point to it.
+template <class Args>
+struct CCall {
+  sparge_plan plan;
+  Args args;
+  sparge_mask_rule rule;
+  Workspace workspace;
+};
+
+template <class Args, class Make>
+CCall<Args> c_call(CallSite const& site, Workspace workspace, Make make) {
+  CCall<Args> call{sized<sparge_plan>(), sized<Args>(), sized<sparge_mask_rule>(), workspace};
+  auto const problem = c_problem(site.problem);
+  auto const device = c_device(site.device);
+  auto status = sized<sparge_status>();
+  check_c_ok(make(&problem, &device, nullptr, &call.plan, &status), status);
+  return call;
+}
+
+template <sparge_code (*make)(sparge_problem const*, sparge_dtype, sparge_device const*,
+                              sparge_options const*, sparge_plan*, sparge_status*)>
+sparge_code with_bf16(sparge_problem const* problem, sparge_device const* device,
+                      sparge_options const* options, sparge_plan* plan, sparge_status* status) {
+  return make(problem, SPARGE_BF16, device, options, plan, status);
+}
+
+CCall<sparge_forward_args> as_c(CallSite const& site, ForwardCall<bfloat16> const& from) {
+  auto call = c_call<sparge_forward_args>(site, from.workspace, with_bf16<sparge_plan_forward>);
+  call.args.q = c_tensor(from.args.q), call.args.k = c_tensor(from.args.k);
+  call.args.v = c_tensor(from.args.v), call.args.out = c_tensor(from.args.out);
+  call.args.mask = c_mask(from.args.mask), call.args.lse = from.args.lse;
+  return call;
+}
+
+CCall<sparge_pool_args> as_c(CallSite const& site, PoolCall<bfloat16> const& from) {
+  auto call = c_call<sparge_pool_args>(site, from.workspace, with_bf16<sparge_plan_pool>);
+  call.args.q = c_tensor(from.args.q), call.args.k = c_tensor(from.args.k);
+  call.args.pooled_q = from.args.pooled_q, call.args.pooled_k = from.args.pooled_k;
+  return call;
+}
+
+CCall<sparge_select_blocks_args> as_c(CallSite const& site, SelectCall const& from) {
+  auto call = c_call<sparge_select_blocks_args>(site, from.workspace, sparge_plan_select_blocks);
+  call.rule = c_rule(from.args.rule);
+  call.args.pooled_q = from.args.pooled_q, call.args.pooled_k = from.args.pooled_k;
+  call.args.mask = c_mask(from.args.mask);
+  return call;
+}
+
+CCall<sparge_build_mask_args> as_c(CallSite const& site, BuildMaskCall<bfloat16> const& from) {
+  auto call = c_call<sparge_build_mask_args>(site, from.workspace, with_bf16<sparge_plan_build_mask>);
+  call.rule = c_rule(from.args.rule);
+  call.args.q = c_tensor(from.args.q), call.args.k = c_tensor(from.args.k);
+  call.args.mask = c_mask(from.args.mask);
+  return call;
+}
+
+CCall<sparge_mask_stats_args> as_c(CallSite const& site, StatsCall const& from) {
+  auto call = c_call<sparge_mask_stats_args>(site, from.workspace, sparge_plan_mask_stats);
+  call.rule = c_rule(from.args.rule);
+  call.args.pooled_q = from.args.pooled_q, call.args.pooled_k = from.args.pooled_k;
+  call.args.mask = c_mask(from.args.mask);
+  call.args.stats = reinterpret_cast<sparge_mask_stats_record*>(from.args.stats);
+  return call;
+}
+
+CCall<sparge_transpose_mask_args> as_c(CallSite const& site, TransposeCall const& from) {
+  auto call = c_call<sparge_transpose_mask_args>(site, {}, sparge_plan_mask_form);
+  call.args.mask = c_mask(from.mask), call.args.transposed = c_mask(from.transposed);
+  return call;
+}
+
+template <class Call>
+CCall<sparge_byte_mask_args> bytes_as_c(CallSite const& site, Call const& from) {
+  auto call = c_call<sparge_byte_mask_args>(site, {}, sparge_plan_mask_form);
+  call.args.mask = c_mask(from.mask);
+  call.args.bytes = const_cast<std::uint8_t*>(from.bytes.data), call.args.bytes_count = from.bytes.bytes;
+  return call;
+}
+CCall<sparge_byte_mask_args> as_c(CallSite const& site, ToBytesCall const& from) {
+  return bytes_as_c(site, from);
+}
+CCall<sparge_byte_mask_args> as_c(CallSite const& site, FromBytesCall const& from) {
+  return bytes_as_c(site, from);
+}
+
+template <class Call>
+CCall<sparge_block_lists_args> lists_as_c(CallSite const& site, Call const& from) {
+  auto call = c_call<sparge_block_lists_args>(site, {}, sparge_plan_mask_form);
+  call.args.mask = c_mask(from.mask), call.args.capacity = from.lists.capacity;
+  call.args.counts = const_cast<std::int32_t*>(from.lists.counts);
+  call.args.indices = const_cast<std::int32_t*>(from.lists.indices);
+  return call;
+}
+CCall<sparge_block_lists_args> as_c(CallSite const& site, ToListsCall const& from) {
+  return lists_as_c(site, from);
+}
+CCall<sparge_block_lists_args> as_c(CallSite const& site, FromListsCall const& from) {
+  return lists_as_c(site, from);
+}
+
+// ---- Running them --------------------------------------------------------------------------------------------------
+
+template <class Args>
+using WithScratch = sparge_code (*)(sparge_plan const*, Args const*, void*, std::size_t, sparge_stream,
+                                    sparge_status*);
+template <class Args>
+using WithoutScratch = sparge_code (*)(sparge_plan const*, Args const*, sparge_stream, sparge_status*);
+
+template <class Args>
+sparge_code run(WithScratch<Args> call, CCall<Args> const& c, sparge_stream stream, sparge_status* status) {
+  return call(&c.plan, &c.args, c.workspace.data, c.workspace.bytes, stream, status);
+}
+template <class Args>
+sparge_code run(WithoutScratch<Args> call, CCall<Args> const& c, sparge_stream stream,
+                sparge_status* status) {
+  return call(&c.plan, &c.args, stream, status);
+}
+
+void point_to_rule(sparge_select_blocks_args& args, sparge_mask_rule const& rule) { args.rule = &rule; }
+void point_to_rule(sparge_build_mask_args& args, sparge_mask_rule const& rule) { args.rule = &rule; }
+void point_to_rule(sparge_mask_stats_args& args, sparge_mask_rule const& rule) { args.rule = &rule; }
+template <class Args>
+void point_to_rule(Args&, sparge_mask_rule const&) {}
+
+template <class Args>
+struct Spoilt {
+  char const* field;
+  void (*spoil)(CCall<Args>&);
+};
+
+/// On imagined memory, so every row must be refused, by the name of the member that it spoils.
+template <class Args, class Call, class Run>
+void check_each_member(Call (*lay_out)(CallSite&), Run call, std::vector<Spoilt<Args>> const& rows) {
+  CallSite site{{2, 4, 2, 200, 2150, 64}, big_device(), {}, imagined_memory()};
+  CCall<Args> const right = as_c(site, lay_out(site));
+  for (Spoilt<Args> const& row : rows) {
+    CAPTURE(row.field);
+    CCall<Args> wrong = right;
+    row.spoil(wrong);
+    point_to_rule(wrong.args, wrong.rule);
+    auto status = sized<sparge_status>();
+    CHECK(run<Args>(call, wrong, nullptr, &status) != SPARGE_OK);
+    CHECK(std::string(status.field) == row.field);
+  }
+}
+
+/// Every byte outside the workspace after the call in C++ and after the call in C, on the same inputs.
+template <class Args, class Call, class Run>
+void check_same_bytes(Call (*lay_out)(CallSite&), Run call) {
+  CallSite counting{{2, 4, 2, 200, 2150, 64}, test_device(), {}, Carver()};
+  static_cast<void>(lay_out(counting));
+  DeviceBuffer<unsigned char> arena(static_cast<std::int64_t>(counting.carver.bytes()));
+  CallSite site{counting.problem, counting.device, {}, Carver(arena.data())};
+  Call const in_cpp = lay_out(site);
+  CCall<Args> in_c = as_c(site, in_cpp);
+  point_to_rule(in_c.args, in_c.rule);
+  auto const bytes = arena.size() - static_cast<std::int64_t>(in_c.workspace.bytes + 255) / 256 * 256;
+  Stream const stream;
+  arena.fill_bytes(0x11);
+  must(in_cpp.run(stream));
+  stream.wait();
+  std::vector<unsigned char> const wanted = arena.download(0, bytes);
+  CHECK(wanted != std::vector<unsigned char>(wanted.size(), 0x11));
+  arena.fill_bytes(0x11);
+  auto status = sized<sparge_status>();
+  check_c_ok(run<Args>(call, in_c, stream, &status), status);
+  stream.wait();
+  CHECK(arena.download(0, bytes) == wanted);
+}
+
+}  // namespace
+
+TEST_CASE("Each member of a C problem is that of the C++ problem") {
+  AttentionProblem const wanted{3, 12, 4, 201, 302, 128, 64, 128, 0.3f, TokenOrder::causal_bottom_right, 77};
+  auto const problem = c_problem(wanted);
+  AttentionProblem p;
+  must(c_api::convert(&problem, &p));
+  CHECK(p == wanted);
+}
+
+TEST_CASE("A zero block of a C problem is the block that C++ defaults to") {
+  AttentionProblem const wanted{2, 4, 2, 300, 2100, 64};
+  auto problem = c_problem(wanted);
+  problem.q_block = problem.kv_block = 0;
+  AttentionProblem p;
+  p.q_block = p.kv_block = 1;
+  must(c_api::convert(&problem, &p));
+  CHECK(p == wanted);
+}
+
+TEST_CASE("Each member of a C device is that of the C++ device and back") {
+  Device const wanted{1, 2, 3, 4, 5, 6, 7};
+  auto const device = c_device(wanted);
+  Device d;
+  must(c_api::convert(&device, &d));
+  CHECK((d.ordinal == 1 && d.capability_major == 2 && d.capability_minor == 3 && d.sm_count == 4));
+  CHECK((d.shared_bytes_per_block == 5 && d.shared_bytes_per_sm == 6 && d.l2_bytes == 7));
+  auto back = c_api::as_c(d);
+  back.struct_size = sizeof back;
+  CHECK(std::memcmp(&back, &device, sizeof back) == 0);
+}
+
+TEST_CASE("Each member of C options is that of the C++ options") {
+  auto options = sized<sparge_options>();
+  PlanOptions o;
+  o.force_kernel = 9, o.pointer_check = PointerCheck::location;
+  must(c_api::convert(&options, &o));
+  CHECK(o.force_kernel == -1);
+  CHECK(o.pointer_check == PointerCheck::alignment);
+  options.has_force_kernel = 1, options.force_kernel = 5, options.pointer_check = SPARGE_CHECK_LOCATION;
+  must(c_api::convert(&options, &o));
+  CHECK(o.force_kernel == 5);
+  CHECK(o.pointer_check == PointerCheck::location);
+  must(c_api::convert(static_cast<sparge_options const*>(nullptr), &o));
+  CHECK(o.force_kernel == -1);
+}
+
+TEST_CASE("Each member of a C mask rule is that of the C++ rule") {
+  float const shares[2] = {};
+  auto rule = sized<sparge_mask_rule>();
+  rule.top_k = 0.1, rule.top_p = 0.2, rule.top_k_of_head = shares, rule.top_p_of_head = shares + 1;
+  rule.min_blocks = 3, rule.has_band = 1, rule.band_tokens = 4, rule.kv_front_tokens = 5;
+  rule.kv_back_tokens = 6, rule.dense_q_front_tokens = 7, rule.dense_q_back_tokens = 8;
+  MaskRule r;
+  must(c_api::convert(&rule, &r));
+  CHECK((r.top_k == 0.1 && r.top_p == 0.2 && r.min_blocks == 3));
+  CHECK((r.top_k_of_head == shares && r.top_p_of_head == shares + 1));
+  CHECK((r.keep.band_tokens == 4 && r.keep.kv_front_tokens == 5 && r.keep.kv_back_tokens == 6));
+  CHECK((r.keep.dense_q_front_tokens == 7 && r.keep.dense_q_back_tokens == 8));
+  rule.band_tokens = 0;
+  must(c_api::convert(&rule, &r));
+  CHECK(r.keep.band_tokens == 0);
+  rule.has_band = 0;
+  must(c_api::convert(&rule, &r));
+  CHECK(r.keep.band_tokens == -1);
+}
+
+TEST_CASE("Each member of a C status is that of the C++ status") {
+  Status status;
+  status.code = StatusCode::cuda_error, status.field = "some field", status.reason = "some reason";
+  status.axis = 2, status.given = 3, status.expected = 4, status.cuda = cudaErrorInvalidValue;
+  status.shows = StatusValue::given_and_expected;
+  sparge_status const c = c_api::as_c(status);
+  CHECK(c.code == SPARGE_CUDA_ERROR);
+  CHECK(c.cuda_error == cudaErrorInvalidValue);
+  CHECK((c.axis == 2 && c.given == 3 && c.expected == 4));
+  CHECK(std::string(c.field) == "some field");
+  CHECK(std::string(c.text) == text_of(status));
+}
+
+TEST_CASE("Each argument of sparge_forward and sparge_pool is refused by its own name") {
+  using Forward = CCall<sparge_forward_args>;
+  check_each_member<sparge_forward_args>(lay_out_forward<bfloat16>, sparge_forward,
+                                         {{"q.data", [](Forward& c) { c.args.q.data = nullptr; }},
+                                          {"k.data", [](Forward& c) { c.args.k.data = nullptr; }},
+                                          {"v.data", [](Forward& c) { c.args.v.data = nullptr; }},
+                                          {"out.data", [](Forward& c) { c.args.out.data = nullptr; }},
+                                          {"mask.data", [](Forward& c) { c.args.mask.data = nullptr; }},
+                                          {"mask.words", [](Forward& c) { c.args.mask.words += 1; }},
+                                          {"lse", [](Forward& c) { c.args.lse += 1; }}});
+  using Pool = CCall<sparge_pool_args>;
+  check_each_member<sparge_pool_args>(lay_out_pool<bfloat16>, sparge_pool,
+                                      {{"q.data", [](Pool& c) { c.args.q.data = nullptr; }},
+                                       {"k.data", [](Pool& c) { c.args.k.data = nullptr; }},
+                                       {"pooled_q", [](Pool& c) { c.args.pooled_q = nullptr; }},
+                                       {"pooled_k", [](Pool& c) { c.args.pooled_k = nullptr; }}});
+}
+
+TEST_CASE("Each argument of the C calls that make or count a mask is refused by its own name") {
+  using Select = CCall<sparge_select_blocks_args>;
+  check_each_member<sparge_select_blocks_args>(
+      lay_out_select, sparge_select_blocks,
+      {{"pooled_q", [](Select& c) { c.args.pooled_q = nullptr; }},
+       {"pooled_k", [](Select& c) { c.args.pooled_k = nullptr; }},
+       {"rule.min_blocks", [](Select& c) { c.rule.min_blocks = -1; }},
+       {"mask.data", [](Select& c) { c.args.mask.data = nullptr; }},
+       {"workspace.bytes", [](Select& c) { c.workspace.bytes -= 1; }},
+       {"workspace.data", [](Select& c) { c.workspace.data = nullptr; }}});
+  using Build = CCall<sparge_build_mask_args>;
+  check_each_member<sparge_build_mask_args>(
+      lay_out_build_mask<bfloat16>, sparge_build_mask,
+      {{"q.data", [](Build& c) { c.args.q.data = nullptr; }},
+       {"k.data", [](Build& c) { c.args.k.data = nullptr; }},
+       {"rule.keep.kv_front_tokens", [](Build& c) { c.rule.kv_front_tokens = -1; }},
+       {"mask.data", [](Build& c) { c.args.mask.data = nullptr; }},
+       {"workspace.bytes", [](Build& c) { c.workspace.bytes -= 1; }}});
+  using Stats = CCall<sparge_mask_stats_args>;
+  check_each_member<sparge_mask_stats_args>(
+      lay_out_stats, sparge_mask_stats,
+      {{"pooled_q", [](Stats& c) { c.args.pooled_q = nullptr; }},
+       {"pooled_k", [](Stats& c) { c.args.pooled_k = nullptr; }},
+       {"rule.keep.dense_q_back_tokens", [](Stats& c) { c.rule.dense_q_back_tokens = -1; }},
+       {"mask.data", [](Stats& c) { c.args.mask.data = nullptr; }},
+       {"stats", [](Stats& c) { c.args.stats = nullptr; }},
+       {"workspace.bytes", [](Stats& c) { c.workspace.bytes -= 1; }}});
+}
+
+TEST_CASE("Each argument of the C conversions of masks is refused by its own name") {
+  using Transpose = CCall<sparge_transpose_mask_args>;
+  check_each_member<sparge_transpose_mask_args>(
+      lay_out_transpose, sparge_transpose_mask,
+      {{"mask.data", [](Transpose& c) { c.args.mask.data = nullptr; }},
+       {"transposed.data", [](Transpose& c) { c.args.transposed.data = nullptr; }}});
+  using Bytes = CCall<sparge_byte_mask_args>;
+  std::vector<Spoilt<sparge_byte_mask_args>> const bytes{
+      {"mask.data", [](Bytes& c) { c.args.mask.data = nullptr; }},
+      {"bytes.data", [](Bytes& c) { c.args.bytes = nullptr; }},
+      {"bytes.bytes", [](Bytes& c) { c.args.bytes_count -= 1; }}};
+  check_each_member(lay_out_to_bytes, sparge_mask_to_bytes, bytes);
+  check_each_member(lay_out_from_bytes, sparge_mask_from_bytes, bytes);
+  using Lists = CCall<sparge_block_lists_args>;
+  std::vector<Spoilt<sparge_block_lists_args>> const lists{
+      {"mask.data", [](Lists& c) { c.args.mask.data = nullptr; }},
+      {"lists.counts", [](Lists& c) { c.args.counts = nullptr; }},
+      {"lists.indices", [](Lists& c) { c.args.indices = nullptr; }},
+      {"lists.capacity", [](Lists& c) { c.args.capacity = -1; }}};
+  check_each_member(lay_out_to_lists, sparge_mask_to_lists, lists);
+  check_each_member(lay_out_from_lists, sparge_mask_from_lists, lists);
+}
+
+TEST_CASE("The device that C reads is the one that C++ reads", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  auto const wanted = c_device(test_device());
+  auto device = sized<sparge_device>();
+  auto status = sized<sparge_status>();
+  check_c_ok(sparge_query_device(wanted.ordinal, &device, &status), status);
+  CHECK(std::memcmp(&device, &wanted, sizeof device) == 0);
+}
+
+TEST_CASE("Pooling, selection, statistics and forms through the C ABI are bit-equal to C++", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  check_same_bytes<sparge_pool_args>(lay_out_pool<bfloat16>, sparge_pool);
+  check_same_bytes<sparge_select_blocks_args>(lay_out_select, sparge_select_blocks);
+  check_same_bytes<sparge_mask_stats_args>(lay_out_stats, sparge_mask_stats);
+  check_same_bytes<sparge_transpose_mask_args>(lay_out_transpose, sparge_transpose_mask);
+  check_same_bytes<sparge_byte_mask_args>(lay_out_to_bytes, sparge_mask_to_bytes);
+  check_same_bytes<sparge_byte_mask_args>(lay_out_from_bytes, sparge_mask_from_bytes);
+  check_same_bytes<sparge_block_lists_args>(lay_out_to_lists, sparge_mask_to_lists);
+  check_same_bytes<sparge_block_lists_args>(lay_out_from_lists, sparge_mask_from_lists);
+}
