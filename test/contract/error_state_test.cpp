@@ -204,14 +204,26 @@ TEST_CASE("U85 plain host memory is refused by name by the other mask calls", "[
        {"pooled_k", [](Select& c, void* at) { c.args.pooled_k = static_cast<float*>(at); }},
        {"rule.top_k_of_head",
         [](Select& c, void* at) { c.args.rule.top_k_of_head = static_cast<float*>(at); }},
+       {"rule.top_p_of_head",
+        [](Select& c, void* at) { c.args.rule.top_p_of_head = static_cast<float*>(at); }},
        {"mask.data", [](Select& c, void* at) { c.args.mask.data = static_cast<std::uint32_t*>(at); }},
        {"workspace.data", [](Select& c, void* at) { c.workspace.data = at; }}});
   using Stats = StatsCall;
   check_locations_of<Stats>(
       lay_out_stats,
       {{"pooled_q", [](Stats& c, void* at) { c.args.pooled_q = static_cast<float*>(at); }},
+       {"pooled_k", [](Stats& c, void* at) { c.args.pooled_k = static_cast<float*>(at); }},
+       {"rule.top_k_of_head",
+        [](Stats& c, void* at) { c.args.rule.top_k_of_head = static_cast<float*>(at); }},
+       {"rule.top_p_of_head",
+        [](Stats& c, void* at) { c.args.rule.top_p_of_head = static_cast<float*>(at); }},
+       {"workspace.data", [](Stats& c, void* at) { c.workspace.data = at; }},
        {"mask.data", [](Stats& c, void* at) { c.args.mask.data = static_cast<std::uint32_t*>(at); }},
        {"stats", [](Stats& c, void* at) { c.args.stats = static_cast<MaskStats*>(at); }}});
+}
+
+TEST_CASE("U85 plain host memory is refused by name by the forms of a mask", "[gpu]") {
+  SKIP_WITHOUT_GPU();
   using Transpose = TransposeCall;
   check_locations_of<Transpose>(
       lay_out_transpose,
@@ -223,6 +235,17 @@ TEST_CASE("U85 plain host memory is refused by name by the other mask calls", "[
       lay_out_to_bytes,
       {{"mask.data", [](ToBytes& c, void* at) { c.mask.data = static_cast<std::uint32_t*>(at); }},
        {"bytes.data", [](ToBytes& c, void* at) { c.bytes.data = static_cast<std::uint8_t*>(at); }}});
+  using FromBytes = FromBytesCall;
+  check_locations_of<FromBytes>(
+      lay_out_from_bytes,
+      {{"bytes.data", [](FromBytes& c, void* at) { c.bytes.data = static_cast<std::uint8_t*>(at); }},
+       {"mask.data", [](FromBytes& c, void* at) { c.mask.data = static_cast<std::uint32_t*>(at); }}});
+  using ToLists = ToListsCall;
+  check_locations_of<ToLists>(
+      lay_out_to_lists,
+      {{"mask.data", [](ToLists& c, void* at) { c.mask.data = static_cast<std::uint32_t*>(at); }},
+       {"lists.counts", [](ToLists& c, void* at) { c.lists.counts = static_cast<std::int32_t*>(at); }},
+       {"lists.indices", [](ToLists& c, void* at) { c.lists.indices = static_cast<std::int32_t*>(at); }}});
   using FromLists = FromListsCall;
   check_locations_of<FromLists>(
       lay_out_from_lists,

@@ -45,7 +45,7 @@ TEST_CASE("U96 a GPU with 99 KB of shared memory gets a kernel that fits it") {
   check_refused(plan_forward(p, half, too_large, &none), not_built("options.force_kernel", big.kernel));
 }
 
-TEST_CASE("Each kernel of the table can be forced where it serves and is refused where it does not") {
+TEST_CASE("U64 each kernel of the table can be forced where it serves and is refused where it does not") {
   std::int32_t const kernels = supported_kernels();
   REQUIRE(kernels > 0);
   for (std::int32_t index = 0; index < kernels; ++index) {

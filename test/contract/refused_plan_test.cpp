@@ -8,7 +8,7 @@
 
 #include "contract/fake_device.hpp"
 #include "contract/refusal.hpp"
-#include "sparge/sparge.hpp"
+#include "sparge/throwing.hpp"
 #include "support/catch.hpp"
 
 namespace {
@@ -118,16 +118,17 @@ TEST_CASE("U42 U67 a head_dim that is not built is refused whatever it is") {
                              invalid("problem.head_dim", head_dim));
 }
 
-TEST_CASE("U67 the refusal of a head_dim lists the built ones") {
-  PlanInputs inputs;
-  inputs.problem.head_dim = 96;
-  for (PlanCall const& call : every_plan_call()) {
-    bool untouched = false;
-    std::string const text = text_of(call.plan(inputs, &untouched));
-    CAPTURE(call.name, text);
-    CHECK(text.find("64") != std::string::npos);
-    CHECK(text.find("128") != std::string::npos);
-  }
+TEST_CASE("U48 U67 the refusal of a head_dim or a mask block lists the built ones") {
+  PlanInputs wrong_head_dim, wrong_q_block, wrong_kv_block;
+  wrong_head_dim.problem.head_dim = 96;
+  wrong_q_block.problem.q_block = wrong_kv_block.problem.kv_block = 96;
+  for (PlanCall const& call : every_plan_call())
+    for (PlanInputs const& inputs : {wrong_head_dim, wrong_q_block, wrong_kv_block}) {
+      bool untouched = false;
+      std::string const text = text_of(call.plan(inputs, &untouched));
+      CAPTURE(call.name, text);
+      CHECK(text.find("64 and 128") != std::string::npos);
+    }
 }
 
 TEST_CASE("U48 U49 mask block sizes that are not built are refused") {
@@ -220,6 +221,21 @@ TEST_CASE("The size functions refuse what plans refuse and leave the caller's nu
   check_refused(transposed_mask_words(inputs.problem, &words), not_built("problem.kv_block", 96));
   CHECK(words == 99);
   check_refused(query_device(0, nullptr), invalid("device"));
+}
+
+TEST_CASE("check throws what a call refuses, with its text and its status, and nothing else") {
+  CHECK_NOTHROW(check(Status{}));
+  std::size_t words = 0;
+  AttentionProblem wrong = PlanInputs{}.problem;
+  wrong.kv_block = 96;
+  Status const refused = mask_words(wrong, &words);
+  try {
+    check(refused);
+    FAIL("check() let a refusal pass");
+  } catch (Error const& error) {
+    CHECK(error.what() == text_of(refused));
+    check_refused(error.status(), not_built("problem.kv_block", 96));
+  }
 }
 
 TEST_CASE("describe always terminates and reports the length of the whole line") {

@@ -2,6 +2,7 @@
 /// start uninitialised under SPARGE_INITCHECK=1, so that initcheck can see a read of them.
 
 #include <cstdint>
+#include <vector>
 
 #include "contract/every_call.hpp"
 #include "op/mask_band.hpp"
@@ -25,7 +26,9 @@ void launch_every_forward_kernel(int head_dim) {
     c.problem.kv_block = q_block;
     ForwardInputs<T> const inputs = make_inputs<T>(c);
     ForwardTruth const truth = truth_of(inputs);
-    for (std::int32_t kernel : kernels_for(element_type_of<T>, c.problem, test_device())) {
+    std::vector<std::int32_t> const kernels = kernels_for(element_type_of<T>, c.problem, test_device());
+    REQUIRE_FALSE(kernels.empty());
+    for (std::int32_t kernel : kernels) {
       CAPTURE(kernel, head_dim, q_block);
       ForwardChoices choices;
       choices.options.force_kernel = kernel;
@@ -44,13 +47,14 @@ void run_once(PublicCall const& call) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("Every forward kernel is clean and right on small shapes", "[gpu][sanitize]", bfloat16,
-                   float16) {
+TEMPLATE_TEST_CASE("U20 U35 Every forward kernel is clean and right on small shapes", "[gpu][sanitize]",
+                   bfloat16, float16) {
   SKIP_WITHOUT_GPU();
   for (int head_dim : {64, 128}) launch_every_forward_kernel<TestType>(head_dim);
 }
 
-TEMPLATE_TEST_CASE("U59 every public call is clean on small shapes", "[gpu][sanitize]", bfloat16, float16) {
+TEMPLATE_TEST_CASE("U35 U59 every public call is clean on small shapes", "[gpu][sanitize]", bfloat16,
+                   float16) {
   SKIP_WITHOUT_GPU();
   for (int head_dim : {64, 128})
     for (PublicCall const& call :

@@ -1,11 +1,13 @@
 /// Streams and host threads: every call stays on the stream it is given and holds no state of its own.
 
 #include <atomic>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "contract/every_call.hpp"
+#include "sparge/plan/mask_config.hpp"
 #include "sparge/sparge.hpp"
 #include "support/catch.hpp"
 #include "support/device_buffer.hpp"
@@ -95,32 +97,33 @@ TEST_CASE("U83 a call returns while its stream is still busy", "[gpu]") {
 TEST_CASE("U88 threads whose problems need different amounts of shared memory do not disturb each other",
           "[gpu]") {
   SKIP_WITHOUT_GPU();
-  Device const device = test_device();
   std::atomic<int> refusals{0};
-  std::vector<std::thread> running;
+  std::vector<PublicCall> calls;
+  std::vector<std::unique_ptr<ScratchBuffer>> scratch;
+  std::vector<std::unique_ptr<Stream>> streams;
   // More than the 48 KB that a kernel has unasked, and a different amount in every thread.
-  for (std::int64_t kv_blocks : {1600, 2048, 2500, 3072})
-    running.emplace_back([&refusals, device, kv_blocks] {
-      AttentionProblem const p{1, 1, 1, 128, 64 * kv_blocks, 64};
-      SelectPlan plan;
-      must(plan_select_blocks(p, device, {}, &plan));
-      std::size_t words = 0;
-      must(mask_words(p, &words));
-      DeviceBuffer<float> const q(std::vector<float>(64, 1.0f)), k(std::vector<float>(64 * kv_blocks, 1.0f));
-      DeviceBuffer<std::uint32_t> const mask(static_cast<std::int64_t>(words));
-      ScratchBuffer const scratch(plan.workspace_bytes);
-      Stream const stream;
-      MaskRule rule;
-      rule.top_k = 1;
+  for (std::int64_t kv_blocks : {1600, 2048, 2500, 3072}) {
+    AttentionProblem const p{1, 1, 1, 128, 64 * kv_blocks, 64};
+    RowLayout const layout = RowLayout::of(p, test_device());
+    CHECK(layout.shared_bytes() > 48 * 1024);
+    calls.push_back(select_blocks_call(p, test_device(), {}));
+    calls.back().set_inputs(1);
+    scratch.push_back(std::make_unique<ScratchBuffer>(calls.back().workspace_bytes));
+    streams.push_back(std::make_unique<Stream>());
+  }
+  std::vector<std::thread> running;
+  for (std::size_t i = 0; i < calls.size(); ++i)
+    running.emplace_back([&, i] {
       for (int repeat = 0; repeat < 200; ++repeat)
-        refusals += !select_blocks(plan, {q.data(), k.data(), rule, {mask.data(), words}},
-                                   scratch.workspace(), stream)
-                         .ok();
-      stream.wait();
-      for (std::uint32_t word : mask.download()) refusals += word == 0;
+        refusals += !calls[i].run(scratch[i]->workspace(), *streams[i]).ok();
     });
   for (std::thread& thread : running) thread.join();
   CHECK(refusals == 0);
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    streams[i]->wait();
+    auto const together = calls[i].outputs();
+    CHECK(together == alone(calls[i], scratch[i]->workspace()));
+  }
 }
 
 TEST_CASE("U88 eight host threads may call at once", "[gpu]") {

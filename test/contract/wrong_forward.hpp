@@ -32,6 +32,8 @@ WrongCalls<ForwardCall<T>> wrong_forward_calls(ForwardCall<T> const& right) {
   wrong.add_alias("out.data",
                   [](Call& c) { c.args.mask.data = reinterpret_cast<std::uint32_t*>(c.args.out.data); });
   wrong.add_alias("lse", [](Call& c) { c.args.q.data = reinterpret_cast<T*>(c.args.lse); });
+  wrong.add_alias("lse", [](Call& c) { c.args.k.data = reinterpret_cast<T*>(c.args.lse); });
+  wrong.add_alias("lse", [](Call& c) { c.args.v.data = reinterpret_cast<T*>(c.args.lse); });
   wrong.add_alias("lse", [](Call& c) { c.args.mask.data = reinterpret_cast<std::uint32_t*>(c.args.lse); });
   wrong.add("a plan that was never made", invalid("plan.kernel", -1), [](Call& c) { c.plan.kernel = -1; });
   wrong.add("a kernel past the table", invalid("plan.kernel", 1000), [](Call& c) { c.plan.kernel = 1000; });

@@ -37,6 +37,17 @@ void add_wrong_rule(WrongCalls<Call>& wrong, Reach reach) {
       "rule.top_p_of_head", [=](Call & c) -> auto& { return reach(c).top_p_of_head; }, 16, true);
 }
 
+/// Shares of single heads where `reach(call)`, an output, or the workspace lies.
+template <class Call, class Reach>
+void add_shares_in_outputs(WrongCalls<Call>& wrong, char const* field, Reach reach) {
+  wrong.add_alias(field, [=](Call& c) { c.args.rule.top_k_of_head = reinterpret_cast<float*>(reach(c)); });
+  wrong.add_alias(field, [=](Call& c) { c.args.rule.top_p_of_head = reinterpret_cast<float*>(reach(c)); });
+  wrong.add_alias("workspace.data",
+                  [](Call& c) { c.args.rule.top_k_of_head = static_cast<float*>(c.workspace.data); });
+  wrong.add_alias("workspace.data",
+                  [](Call& c) { c.args.rule.top_p_of_head = static_cast<float*>(c.workspace.data); });
+}
+
 /// A plan whose problem has more queries than the arguments.
 template <class Call>
 void add_stale_plan(WrongCalls<Call>& wrong) {
@@ -90,6 +101,8 @@ WrongCalls<PoolCall<T>> wrong_pool_calls(PoolCall<T> const& right) {
   detail::add_stale_plan(wrong);
   wrong.add_alias("pooled_q", [](Call& c) { c.args.q.data = reinterpret_cast<T*>(c.args.pooled_q); });
   wrong.add_alias("pooled_k", [](Call& c) { c.args.k.data = reinterpret_cast<T*>(c.args.pooled_k); });
+  wrong.add_alias("pooled_q", [](Call& c) { c.args.k.data = reinterpret_cast<T*>(c.args.pooled_q); });
+  wrong.add_alias("pooled_k", [](Call& c) { c.args.q.data = reinterpret_cast<T*>(c.args.pooled_k); });
   wrong.add_alias("pooled_q", [](Call& c) { c.args.pooled_k = c.args.pooled_q; });
   return wrong;
 }
@@ -109,8 +122,8 @@ inline WrongCalls<SelectCall> wrong_select_calls(SelectCall const& right) {
                   [](Call& c) { c.args.mask.data = static_cast<std::uint32_t*>(c.workspace.data); });
   wrong.add_alias("workspace.data", [](Call& c) { c.args.pooled_q = static_cast<float*>(c.workspace.data); });
   wrong.add_alias("workspace.data", [](Call& c) { c.args.pooled_k = static_cast<float*>(c.workspace.data); });
-  wrong.add_alias("workspace.data",
-                  [](Call& c) { c.args.rule.top_k_of_head = static_cast<float*>(c.workspace.data); });
+  detail::add_shares_in_outputs(
+      wrong, "mask.data", [](Call & c) -> auto& { return c.args.mask.data; });
   return wrong;
 }
 
@@ -132,6 +145,8 @@ WrongCalls<BuildMaskCall<T>> wrong_build_mask_calls(BuildMaskCall<T> const& righ
   wrong.add_alias("mask.data", [](Call& c) { c.args.k.data = reinterpret_cast<T*>(c.args.mask.data); });
   wrong.add_alias("workspace.data", [](Call& c) { c.args.q.data = static_cast<T*>(c.workspace.data); });
   wrong.add_alias("workspace.data", [](Call& c) { c.args.k.data = static_cast<T*>(c.workspace.data); });
+  detail::add_shares_in_outputs(
+      wrong, "mask.data", [](Call & c) -> auto& { return c.args.mask.data; });
   return wrong;
 }
 
@@ -147,6 +162,9 @@ inline WrongCalls<StatsCall> wrong_stats_calls(StatsCall const& right) {
       "stats", [](Call & c) -> auto& { return c.args.stats; }, 16);
   wrong.add_workspace();
   wrong.add_alias("stats", [](Call& c) { c.args.pooled_q = reinterpret_cast<float*>(c.args.stats); });
+  wrong.add_alias("stats", [](Call& c) { c.args.pooled_k = reinterpret_cast<float*>(c.args.stats); });
+  detail::add_shares_in_outputs(
+      wrong, "stats", [](Call & c) -> auto& { return c.args.stats; });
   wrong.add_alias("stats",
                   [](Call& c) { c.args.mask.data = reinterpret_cast<std::uint32_t*>(c.args.stats); });
   wrong.add_alias("workspace.data",
@@ -199,6 +217,11 @@ inline WrongCalls<ToListsCall> wrong_to_lists_calls(ToListsCall const& right) {
   std::int64_t const least = right.plan.problem.kv_blocks();
   wrong.add("a capacity that a full row overflows", invalid("lists.capacity", least - 1, least),
             [=](Call& c) { c.lists.capacity = least - 1; });
+  wrong.add_alias("lists.counts",
+                  [](Call& c) { c.mask.data = reinterpret_cast<std::uint32_t*>(c.lists.counts); });
+  wrong.add_alias("lists.indices",
+                  [](Call& c) { c.mask.data = reinterpret_cast<std::uint32_t*>(c.lists.indices); });
+  wrong.add_alias("lists.counts", [](Call& c) { c.lists.indices = c.lists.counts; });
   return wrong;
 }
 
@@ -209,6 +232,10 @@ inline WrongCalls<FromListsCall> wrong_from_lists_calls(FromListsCall const& rig
       "mask.data", "mask.words", [](Call & c) -> auto& { return c.mask; });
   detail::add_wrong_lists(
       wrong, [](Call & c) -> auto& { return c.lists; });
+  wrong.add_alias("mask.data",
+                  [](Call& c) { c.lists.counts = reinterpret_cast<std::int32_t*>(c.mask.data); });
+  wrong.add_alias("mask.data",
+                  [](Call& c) { c.lists.indices = reinterpret_cast<std::int32_t*>(c.mask.data); });
   return wrong;
 }
 

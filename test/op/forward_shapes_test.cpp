@@ -24,7 +24,8 @@ void check_both_head_dims(ForwardCase c) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("U04 one query and one key give the value and the logit", "[gpu]", bfloat16, float16) {
+TEMPLATE_TEST_CASE("U04 U22 one query and one key give the value and the logit as lse", "[gpu]", bfloat16,
+                   float16) {
   SKIP_WITHOUT_GPU();
   for (int head_dim : {64, 128}) {
     AttentionProblem const p{1, 1, 1, 1, 1, head_dim};

@@ -148,7 +148,7 @@ TEMPLATE_TEST_CASE("U63 a mask that keeps one block differs from dense attention
   CHECK(element_bits(sparse.out) != element_bits(dense.out));
 }
 
-TEMPLATE_TEST_CASE("A scale that is given is the one that is used", "[gpu]", bfloat16, float16) {
+TEMPLATE_TEST_CASE("U64 a scale that is given is the one that is used", "[gpu]", bfloat16, float16) {
   SKIP_WITHOUT_GPU();
   for (float scale : {1e-6f, 0.01f, 1.0f, 20.0f}) {
     ForwardCase c{{1, 2, 1, 200, 300, 64}};

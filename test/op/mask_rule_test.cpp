@@ -81,7 +81,7 @@ TEST_CASE("shares of 0 keep nothing where no block is asked for and shares of 1 
   }
 }
 
-TEST_CASE("U58 the density follows the share", "[gpu]") {
+TEST_CASE("U58 U64 the density follows the share", "[gpu]") {
   SKIP_WITHOUT_GPU();
   PooledInputs const x = make_pooled({1, 4, 4, 1024, 1024, 64}, PooledKind::clustered);
   REQUIRE(x.problem.kv_blocks() == 16);

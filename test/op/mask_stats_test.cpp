@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "op/mask_band.hpp"
+#include "op/mask_rows.hpp"
 #include "op/mask_runs.hpp"
 #include "sparge/plan/mask_config.hpp"
 #include "sparge/sparge.hpp"
@@ -161,6 +162,20 @@ TEST_CASE("shares of a head are counted with the head", "[gpu]") {
   MaskRule rule = rule_of(0.07, 0.35);
   rule.top_k_of_head = top_k.data(), rule.top_p_of_head = top_p.data();
   check_stats(x, rule, run_select(x, rule));
+}
+
+TEST_CASE("U64 stats count by the rule's min_blocks and weigh by the problem's scale", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  PooledInputs const x = with_masses({0.15, 0.60, 0.25});  // at scale 1
+  MaskRule const rule = rule_of(0, 0.5, 2);                // blocks 1 and 2, and block 1
+  for (MaskStats const& s : run_stats(x, rule, run_select(x, rule))) {
+    CHECK(s.kept_pairs == 2);
+    CHECK(s.owed_to_both == 1);
+    CHECK(s.owed_to_top_k == 1);
+    CHECK(s.owed_to_top_p == 0);
+    CHECK(s.owed_to_force == 0);
+    CHECK(s.pooled_mass == Approx(0.85).epsilon(1e-5));
+  }
 }
 
 TEST_CASE("U33 stats of rows of NaN have no mass", "[gpu]") {

@@ -38,9 +38,14 @@ template <class T>
 void check_build_is_pool_and_select() {
   for (AttentionProblem const& p : problems()) {
     QueriesAndKeys<T> const x(p);
+    PooledInputs const pooled = run_pool(p, x.q, x.k);
     MaskRule rule = rule_of(0.05, 0.3);
-    rule.keep.band_tokens = 100;
-    CHECK(run_build_mask(p, x.q, x.k, rule) == run_select(run_pool(p, x.q, x.k), rule));
+    CHECK(run_build_mask(p, x.q, x.k, rule) == run_select(pooled, rule));
+    std::vector<float> const top_k{0.5f, 0, 0.1f, 1},
+        top_p{0, 0.8f, 0.5f, 0.1f};  // heads enough for each problem
+    rule.top_k_of_head = top_k.data(), rule.top_p_of_head = top_p.data();
+    rule.min_blocks = 3, rule.keep = {70, 10, 100, 130, 1};
+    CHECK(run_build_mask(p, x.q, x.k, rule) == run_select(pooled, rule));
   }
 }
 
@@ -131,7 +136,7 @@ TEST_CASE("a common offset of all keys changes no mask", "[gpu]") {
   }
 }
 
-TEST_CASE("a batch item and a head alone are selected as inside the batch", "[gpu]") {
+TEST_CASE("U08 a batch item and a head alone are selected as inside the batch", "[gpu]") {
   SKIP_WITHOUT_GPU();
   AttentionProblem const p{3, 4, 2, 700, 2100, 64};
   PooledInputs const x = make_pooled(p, PooledKind::clustered, 15);
