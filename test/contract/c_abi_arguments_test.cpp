@@ -21,7 +21,7 @@ sparge_mask c_mask(MaskView mask) { return {const_cast<std::uint32_t*>(mask.data
 
 /// The C plan and arguments of a call that typed_calls.hpp laid out; the rule lives beside the arguments that point to it.
 template <class Args>
-struct CCall {
+struct CArguments {
   sparge_plan plan;
   Args args;
   sparge_mask_rule rule;
@@ -29,8 +29,8 @@ struct CCall {
 };
 
 template <class Args, class Make>
-CCall<Args> c_call(CallSite const& site, Workspace workspace, Make make) {
-  CCall<Args> call{sized<sparge_plan>(), sized<Args>(), sized<sparge_mask_rule>(), workspace};
+CArguments<Args> c_arguments(CallSite const& site, Workspace workspace, Make make) {
+  CArguments<Args> call{sized<sparge_plan>(), sized<Args>(), sized<sparge_mask_rule>(), workspace};
   auto const problem = c_problem(site.problem);
   auto const device = c_device(site.device);
   auto status = sized<sparge_status>();
@@ -38,46 +38,39 @@ CCall<Args> c_call(CallSite const& site, Workspace workspace, Make make) {
   return call;
 }
 
-template <sparge_code (*make)(sparge_problem const*, sparge_dtype, sparge_device const*,
-                              sparge_options const*, sparge_plan*, sparge_status*)>
-sparge_code with_bf16(sparge_problem const* problem, sparge_device const* device,
-                      sparge_options const* options, sparge_plan* plan, sparge_status* status) {
-  return make(problem, SPARGE_BF16, device, options, plan, status);
-}
-
-CCall<sparge_forward_args> as_c(CallSite const& site, ForwardCall<bfloat16> const& from) {
-  auto call = c_call<sparge_forward_args>(site, from.workspace, with_bf16<sparge_plan_forward>);
+CArguments<sparge_forward_args> as_c(CallSite const& site, ForwardCall<bfloat16> const& from) {
+  auto call = c_arguments<sparge_forward_args>(site, from.workspace, with_bf16<sparge_plan_forward>);
   call.args.q = c_tensor(from.args.q), call.args.k = c_tensor(from.args.k);
   call.args.v = c_tensor(from.args.v), call.args.out = c_tensor(from.args.out);
   call.args.mask = c_mask(from.args.mask), call.args.lse = from.args.lse;
   return call;
 }
 
-CCall<sparge_pool_args> as_c(CallSite const& site, PoolCall<bfloat16> const& from) {
-  auto call = c_call<sparge_pool_args>(site, from.workspace, with_bf16<sparge_plan_pool>);
+CArguments<sparge_pool_args> as_c(CallSite const& site, PoolCall<bfloat16> const& from) {
+  auto call = c_arguments<sparge_pool_args>(site, from.workspace, with_bf16<sparge_plan_pool>);
   call.args.q = c_tensor(from.args.q), call.args.k = c_tensor(from.args.k);
   call.args.pooled_q = from.args.pooled_q, call.args.pooled_k = from.args.pooled_k;
   return call;
 }
 
-CCall<sparge_select_blocks_args> as_c(CallSite const& site, SelectCall const& from) {
-  auto call = c_call<sparge_select_blocks_args>(site, from.workspace, sparge_plan_select_blocks);
+CArguments<sparge_select_blocks_args> as_c(CallSite const& site, SelectCall const& from) {
+  auto call = c_arguments<sparge_select_blocks_args>(site, from.workspace, sparge_plan_select_blocks);
   call.rule = c_rule(from.args.rule);
   call.args.pooled_q = from.args.pooled_q, call.args.pooled_k = from.args.pooled_k;
   call.args.mask = c_mask(from.args.mask);
   return call;
 }
 
-CCall<sparge_build_mask_args> as_c(CallSite const& site, BuildMaskCall<bfloat16> const& from) {
-  auto call = c_call<sparge_build_mask_args>(site, from.workspace, with_bf16<sparge_plan_build_mask>);
+CArguments<sparge_build_mask_args> as_c(CallSite const& site, BuildMaskCall<bfloat16> const& from) {
+  auto call = c_arguments<sparge_build_mask_args>(site, from.workspace, with_bf16<sparge_plan_build_mask>);
   call.rule = c_rule(from.args.rule);
   call.args.q = c_tensor(from.args.q), call.args.k = c_tensor(from.args.k);
   call.args.mask = c_mask(from.args.mask);
   return call;
 }
 
-CCall<sparge_mask_stats_args> as_c(CallSite const& site, StatsCall const& from) {
-  auto call = c_call<sparge_mask_stats_args>(site, from.workspace, sparge_plan_mask_stats);
+CArguments<sparge_mask_stats_args> as_c(CallSite const& site, StatsCall const& from) {
+  auto call = c_arguments<sparge_mask_stats_args>(site, from.workspace, sparge_plan_mask_stats);
   call.rule = c_rule(from.args.rule);
   call.args.pooled_q = from.args.pooled_q, call.args.pooled_k = from.args.pooled_k;
   call.args.mask = c_mask(from.args.mask);
@@ -85,38 +78,38 @@ CCall<sparge_mask_stats_args> as_c(CallSite const& site, StatsCall const& from) 
   return call;
 }
 
-CCall<sparge_transpose_mask_args> as_c(CallSite const& site, TransposeCall const& from) {
-  auto call = c_call<sparge_transpose_mask_args>(site, {}, sparge_plan_mask_form);
+CArguments<sparge_transpose_mask_args> as_c(CallSite const& site, TransposeCall const& from) {
+  auto call = c_arguments<sparge_transpose_mask_args>(site, {}, sparge_plan_mask_form);
   call.args.mask = c_mask(from.mask), call.args.transposed = c_mask(from.transposed);
   return call;
 }
 
 template <class Call>
-CCall<sparge_byte_mask_args> bytes_as_c(CallSite const& site, Call const& from) {
-  auto call = c_call<sparge_byte_mask_args>(site, {}, sparge_plan_mask_form);
+CArguments<sparge_byte_mask_args> bytes_as_c(CallSite const& site, Call const& from) {
+  auto call = c_arguments<sparge_byte_mask_args>(site, {}, sparge_plan_mask_form);
   call.args.mask = c_mask(from.mask);
   call.args.bytes = const_cast<std::uint8_t*>(from.bytes.data), call.args.bytes_count = from.bytes.bytes;
   return call;
 }
-CCall<sparge_byte_mask_args> as_c(CallSite const& site, ToBytesCall const& from) {
+CArguments<sparge_byte_mask_args> as_c(CallSite const& site, ToBytesCall const& from) {
   return bytes_as_c(site, from);
 }
-CCall<sparge_byte_mask_args> as_c(CallSite const& site, FromBytesCall const& from) {
+CArguments<sparge_byte_mask_args> as_c(CallSite const& site, FromBytesCall const& from) {
   return bytes_as_c(site, from);
 }
 
 template <class Call>
-CCall<sparge_block_lists_args> lists_as_c(CallSite const& site, Call const& from) {
-  auto call = c_call<sparge_block_lists_args>(site, {}, sparge_plan_mask_form);
+CArguments<sparge_block_lists_args> lists_as_c(CallSite const& site, Call const& from) {
+  auto call = c_arguments<sparge_block_lists_args>(site, {}, sparge_plan_mask_form);
   call.args.mask = c_mask(from.mask), call.args.capacity = from.lists.capacity;
   call.args.counts = const_cast<std::int32_t*>(from.lists.counts);
   call.args.indices = const_cast<std::int32_t*>(from.lists.indices);
   return call;
 }
-CCall<sparge_block_lists_args> as_c(CallSite const& site, ToListsCall const& from) {
+CArguments<sparge_block_lists_args> as_c(CallSite const& site, ToListsCall const& from) {
   return lists_as_c(site, from);
 }
-CCall<sparge_block_lists_args> as_c(CallSite const& site, FromListsCall const& from) {
+CArguments<sparge_block_lists_args> as_c(CallSite const& site, FromListsCall const& from) {
   return lists_as_c(site, from);
 }
 
@@ -129,11 +122,12 @@ template <class Args>
 using WithoutScratch = sparge_code (*)(sparge_plan const*, Args const*, sparge_stream, sparge_status*);
 
 template <class Args>
-sparge_code run(WithScratch<Args> call, CCall<Args> const& c, sparge_stream stream, sparge_status* status) {
+sparge_code run(WithScratch<Args> call, CArguments<Args> const& c, sparge_stream stream,
+                sparge_status* status) {
   return call(&c.plan, &c.args, c.workspace.data, c.workspace.bytes, stream, status);
 }
 template <class Args>
-sparge_code run(WithoutScratch<Args> call, CCall<Args> const& c, sparge_stream stream,
+sparge_code run(WithoutScratch<Args> call, CArguments<Args> const& c, sparge_stream stream,
                 sparge_status* status) {
   return call(&c.plan, &c.args, stream, status);
 }
@@ -147,17 +141,17 @@ void point_to_rule(Args&, sparge_mask_rule const&) {}
 template <class Args>
 struct Spoilt {
   char const* field;
-  void (*spoil)(CCall<Args>&);
+  void (*spoil)(CArguments<Args>&);
 };
 
 /// On imagined memory, so every row must be refused, by the name of the member that it spoils.
 template <class Args, class Call, class Run>
 void check_each_member(Call (*lay_out)(CallSite&), Run call, std::vector<Spoilt<Args>> const& rows) {
   CallSite site{{2, 4, 2, 200, 2150, 64}, big_device(), {}, imagined_memory()};
-  CCall<Args> const right = as_c(site, lay_out(site));
+  CArguments<Args> const right = as_c(site, lay_out(site));
   for (Spoilt<Args> const& row : rows) {
     CAPTURE(row.field);
-    CCall<Args> wrong = right;
+    CArguments<Args> wrong = right;
     row.spoil(wrong);
     point_to_rule(wrong.args, wrong.rule);
     auto status = sized<sparge_status>();
@@ -174,7 +168,7 @@ void check_same_bytes(Call (*lay_out)(CallSite&), Run call) {
   DeviceBuffer<unsigned char> arena(static_cast<std::int64_t>(counting.carver.bytes()));
   CallSite site{counting.problem, counting.device, {}, Carver(arena.data())};
   Call const in_cpp = lay_out(site);
-  CCall<Args> in_c = as_c(site, in_cpp);
+  CArguments<Args> in_c = as_c(site, in_cpp);
   point_to_rule(in_c.args, in_c.rule);
   auto const bytes = arena.size() - static_cast<std::int64_t>(in_c.workspace.bytes + 255) / 256 * 256;
   Stream const stream;
@@ -271,7 +265,7 @@ TEST_CASE("Each member of a C status is that of the C++ status") {
 }
 
 TEST_CASE("Each argument of sparge_forward and sparge_pool is refused by its own name") {
-  using Forward = CCall<sparge_forward_args>;
+  using Forward = CArguments<sparge_forward_args>;
   check_each_member<sparge_forward_args>(lay_out_forward<bfloat16>, sparge_forward,
                                          {{"q.data", [](Forward& c) { c.args.q.data = nullptr; }},
                                           {"k.data", [](Forward& c) { c.args.k.data = nullptr; }},
@@ -280,7 +274,7 @@ TEST_CASE("Each argument of sparge_forward and sparge_pool is refused by its own
                                           {"mask.data", [](Forward& c) { c.args.mask.data = nullptr; }},
                                           {"mask.words", [](Forward& c) { c.args.mask.words += 1; }},
                                           {"lse", [](Forward& c) { c.args.lse += 1; }}});
-  using Pool = CCall<sparge_pool_args>;
+  using Pool = CArguments<sparge_pool_args>;
   check_each_member<sparge_pool_args>(lay_out_pool<bfloat16>, sparge_pool,
                                       {{"q.data", [](Pool& c) { c.args.q.data = nullptr; }},
                                        {"k.data", [](Pool& c) { c.args.k.data = nullptr; }},
@@ -289,7 +283,7 @@ TEST_CASE("Each argument of sparge_forward and sparge_pool is refused by its own
 }
 
 TEST_CASE("Each argument of the C calls that make or count a mask is refused by its own name") {
-  using Select = CCall<sparge_select_blocks_args>;
+  using Select = CArguments<sparge_select_blocks_args>;
   check_each_member<sparge_select_blocks_args>(
       lay_out_select, sparge_select_blocks,
       {{"pooled_q", [](Select& c) { c.args.pooled_q = nullptr; }},
@@ -298,7 +292,7 @@ TEST_CASE("Each argument of the C calls that make or count a mask is refused by 
        {"mask.data", [](Select& c) { c.args.mask.data = nullptr; }},
        {"workspace.bytes", [](Select& c) { c.workspace.bytes -= 1; }},
        {"workspace.data", [](Select& c) { c.workspace.data = nullptr; }}});
-  using Build = CCall<sparge_build_mask_args>;
+  using Build = CArguments<sparge_build_mask_args>;
   check_each_member<sparge_build_mask_args>(
       lay_out_build_mask<bfloat16>, sparge_build_mask,
       {{"q.data", [](Build& c) { c.args.q.data = nullptr; }},
@@ -306,7 +300,7 @@ TEST_CASE("Each argument of the C calls that make or count a mask is refused by 
        {"rule.keep.kv_front_tokens", [](Build& c) { c.rule.kv_front_tokens = -1; }},
        {"mask.data", [](Build& c) { c.args.mask.data = nullptr; }},
        {"workspace.bytes", [](Build& c) { c.workspace.bytes -= 1; }}});
-  using Stats = CCall<sparge_mask_stats_args>;
+  using Stats = CArguments<sparge_mask_stats_args>;
   check_each_member<sparge_mask_stats_args>(
       lay_out_stats, sparge_mask_stats,
       {{"pooled_q", [](Stats& c) { c.args.pooled_q = nullptr; }},
@@ -318,19 +312,19 @@ TEST_CASE("Each argument of the C calls that make or count a mask is refused by 
 }
 
 TEST_CASE("Each argument of the C conversions of masks is refused by its own name") {
-  using Transpose = CCall<sparge_transpose_mask_args>;
+  using Transpose = CArguments<sparge_transpose_mask_args>;
   check_each_member<sparge_transpose_mask_args>(
       lay_out_transpose, sparge_transpose_mask,
       {{"mask.data", [](Transpose& c) { c.args.mask.data = nullptr; }},
        {"transposed.data", [](Transpose& c) { c.args.transposed.data = nullptr; }}});
-  using Bytes = CCall<sparge_byte_mask_args>;
+  using Bytes = CArguments<sparge_byte_mask_args>;
   std::vector<Spoilt<sparge_byte_mask_args>> const bytes{
       {"mask.data", [](Bytes& c) { c.args.mask.data = nullptr; }},
       {"bytes.data", [](Bytes& c) { c.args.bytes = nullptr; }},
       {"bytes.bytes", [](Bytes& c) { c.args.bytes_count -= 1; }}};
   check_each_member(lay_out_to_bytes, sparge_mask_to_bytes, bytes);
   check_each_member(lay_out_from_bytes, sparge_mask_from_bytes, bytes);
-  using Lists = CCall<sparge_block_lists_args>;
+  using Lists = CArguments<sparge_block_lists_args>;
   std::vector<Spoilt<sparge_block_lists_args>> const lists{
       {"mask.data", [](Lists& c) { c.args.mask.data = nullptr; }},
       {"lists.counts", [](Lists& c) { c.args.counts = nullptr; }},

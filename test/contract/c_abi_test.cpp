@@ -20,13 +20,6 @@ struct CPlanCall {
                       sparge_status*);
 };
 
-template <sparge_code (*make)(sparge_problem const*, sparge_dtype, sparge_device const*,
-                              sparge_options const*, sparge_plan*, sparge_status*)>
-sparge_code with_bf16(sparge_problem const* problem, sparge_device const* device,
-                      sparge_options const* options, sparge_plan* plan, sparge_status* status) {
-  return make(problem, SPARGE_BF16, device, options, plan, status);
-}
-
 std::vector<CPlanCall> every_c_plan_call() {
   return {{"pool", with_bf16<sparge_plan_pool>},
           {"select_blocks", sparge_plan_select_blocks},

@@ -61,6 +61,14 @@ sparge_tensor c_tensor(TensorView<T> const& view) {
   return out;
 }
 
+/// A plan call of bf16 as one that takes no element type.
+template <sparge_code (*make)(sparge_problem const*, sparge_dtype, sparge_device const*,
+                              sparge_options const*, sparge_plan*, sparge_status*)>
+sparge_code with_bf16(sparge_problem const* problem, sparge_device const* device,
+                      sparge_options const* options, sparge_plan* plan, sparge_status* status) {
+  return make(problem, SPARGE_BF16, device, options, plan, status);
+}
+
 /// The code, the field and the text are those of a refusal that names the field and these numbers.
 inline void check_c_refused(sparge_code code, sparge_status const& status, sparge_code wanted,
                             char const* field, std::int64_t given, std::int64_t expected = 0) {

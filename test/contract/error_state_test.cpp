@@ -254,6 +254,22 @@ TEST_CASE("U85 plain host memory is refused by name by the forms of a mask", "[g
        {"mask.data", [](FromLists& c, void* at) { c.mask.data = static_cast<std::uint32_t*>(at); }}});
 }
 
+TEST_CASE("U85 memory of another GPU is refused by name where locations are checked", "[.][multigpu]") {
+  SKIP_WITHOUT_GPUS(2);
+  CHECK_CUDA(cudaSetDevice(1));
+  DeviceBuffer<bfloat16> const there(1 << 20);
+  CHECK_CUDA(cudaSetDevice(0));
+  ForwardChoices choices;
+  choices.options.pointer_check = PointerCheck::location;
+  ForwardRun<bfloat16> run(make_inputs<bfloat16>({{1, 2, 2, 200, 300, 64}}), choices);
+  ForwardArgs<bfloat16> args = run.args();
+  args.q.data = there.data();
+  Stream const stream;
+  check_refused(forward(run.plan(), args, run.workspace(), stream), not_the_plans("q.data", 1, 0));
+  stream.wait();
+  CHECK(run.outputs_untouched());
+}
+
 TEST_CASE("U85 managed and pinned memory are accepted and give the same result", "[gpu]") {
   SKIP_WITHOUT_GPU();
   ForwardChoices choices;

@@ -59,7 +59,7 @@ TEST_CASE("each row of the forward table is a kernel that could run") {
     CHECK(row.fits(big));
   }
   CHECK(forward_rows == static_cast<std::int32_t>(rows.size()));
-  CHECK(forward_rows <= 64);  // built rows are a 64-bit set
+  CHECK(forward_rows <= 63);  // built rows are a set of bits, which CMake computes with signed numbers
 }
 
 TEST_CASE("every promised problem has a kernel on every promised device") {
