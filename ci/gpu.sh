@@ -59,6 +59,7 @@ run_tests() {
   count() { grep -m1 -oE "\b$1=\"[0-9]+\"" "$build/tests.xml" | grep -oE '[0-9]+'; }
   tests=$(count tests) failed=$(count failures) skipped=$(count skipped)
   record "{\"passed\": $((tests - failed - skipped)), \"failed\": $failed, \"skipped\": $skipped}"
+  [ "$skipped" -eq 0 ] || status=1
   return $status
 }
 
@@ -107,13 +108,14 @@ run_sanitize() {
   [ $# -gt 0 ] || set -- memcheck racecheck initcheck synccheck
   programs=$(tagged "[sanitize]")
   [ -n "$programs" ] || { echo "no test is tagged [sanitize]" >&2; exit 1; }
-  count_kernels "$programs" || true # a machine without CUPTI still records the verdicts, with 0 kernels
+  count_kernels "$programs" || true # a machine without CUPTI still records the verdicts, with 0 kernels, and fails
   kernels=$(wc -l <"$out/kernels.launched.txt")
   for tool in "$@"; do
     result=$(jq -s 'add' <<<"$result $(sanitize "$tool" "$programs" "$kernels")")
   done
   record "$(jq --argjson built "$(wc -l <"$out/kernels.built.txt")" '. + {kernels_built: $built}' <<<"$result")"
-  jq -e '[.[] | objects | select(.verdict != "clean")] | length == 0' <<<"$result" >/dev/null && [ "$kernels" -gt 0 ]
+  jq -e '[.[] | objects | select(.verdict != "clean")] | length == 0' <<<"$result" >/dev/null &&
+    [ "$kernels" -gt 0 ] && cmp -s "$out/kernels.launched.txt" "$out/kernels.built.txt"
 }
 
 run_fuzz() {

@@ -93,8 +93,9 @@ private:
 template <class T>
 cudaError_t launch_pool(PoolParams<T> const& params, std::int32_t head_dim, cudaStream_t stream) noexcept {
   std::int64_t const blocks = ceil_div(params.q_blocks + params.k_blocks, pool_warps);
-  return head_dim == 64 ? launch<Pool<T, 64>>(params, blocks, 0, stream)
-                        : launch<Pool<T, 128>>(params, blocks, 0, stream);
+  if (head_dim == 64) return launch<Pool<T, 64>>(params, blocks, 0, stream);
+  if (head_dim == 128) return launch<Pool<T, 128>>(params, blocks, 0, stream);
+  return cudaErrorInvalidValue;  // a problem of another head_dim is refused long before
 }
 
 }  // namespace sparge
