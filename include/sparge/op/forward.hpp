@@ -88,10 +88,7 @@ Status validate_forward(ForwardPlan<T> const& plan, ForwardArgs<T> const& args, 
   bool const is_row = plan.kernel >= 0 && plan.kernel < forward_rows && is_built(plan.kernel);
   if (!is_row || !forward_table[plan.kernel].serves(element_type_of<T>, p))
     return refuse("plan.kernel", "must be the kernel that plan_forward chose for plan.problem", plan.kernel);
-  SPARGE_TRY(validate_view({"q.data", "q.shape", "q.stride"}, args.q, p.batch, p.heads, p.q_tokens,
-                           p.head_dim, Access::read));
-  SPARGE_TRY(validate_view({"k.data", "k.shape", "k.stride"}, args.k, p.batch, p.kv_heads, p.kv_tokens,
-                           p.head_dim, Access::read));
+  SPARGE_TRY(validate_queries_and_keys(p, args.q, args.k));
   SPARGE_TRY(validate_view({"v.data", "v.shape", "v.stride"}, args.v, p.batch, p.kv_heads, p.kv_tokens,
                            p.head_dim, Access::read));
   SPARGE_TRY(validate_view({"out.data", "out.shape", "out.stride"}, args.out, p.batch, p.heads, p.q_tokens,
@@ -119,9 +116,7 @@ Status plan_forward(AttentionProblem const& problem, Device const& device, PlanO
   if (row < 0) return detail::no_forward_row(element_type_of<T>, problem, device);
   auto const blocks =
       checked_product({problem.batch, problem.heads, ceil_div(problem.q_tokens, forward_table[row].q_tile)});
-  if (!blocks || *blocks > max_grid_blocks)
-    return unsupported("problem.batch", "batch * heads * query tiles must be below 2^31; split the batch",
-                       problem.batch);
+  SPARGE_TRY(validate_grid(problem, blocks));
   *plan = {problem, device, options, row, 0};
   return {};
 }

@@ -74,9 +74,8 @@ SPARGE_INLINE Status mask_to_lists(MaskFormPlan const& plan, MaskView mask, Bloc
                                    cudaStream_t stream) noexcept {
   AttentionProblem const& p = plan.problem;
   SPARGE_TRY(detail::validate_form(plan, mask));
-  SPARGE_TRY(
-      validate_lists(lists.counts, lists.indices, lists.capacity, p.kv_blocks(), detail::count_rows(p)));
   std::int64_t const rows = detail::count_rows(p);
+  SPARGE_TRY(validate_lists(lists.counts, lists.indices, lists.capacity, p.kv_blocks(), rows));
   SPARGE_TRY(check_arguments(plan,
                              {{"lists.counts", place_of(lists.counts, rows)},
                               {"lists.indices", place_of(lists.indices, rows * lists.capacity)}},
@@ -89,8 +88,8 @@ SPARGE_INLINE Status mask_from_lists(MaskFormPlan const& plan, BlockListsView li
                                      cudaStream_t stream) noexcept {
   AttentionProblem const& p = plan.problem;
   SPARGE_TRY(detail::validate_form(plan, mask));
-  SPARGE_TRY(validate_lists(lists.counts, lists.indices, lists.capacity, 0, detail::count_rows(p)));
   std::int64_t const rows = detail::count_rows(p);
+  SPARGE_TRY(validate_lists(lists.counts, lists.indices, lists.capacity, 0, rows));
   SPARGE_TRY(check_arguments(plan, {{"mask.data", place_of(mask)}},
                              {{"lists.counts", place_of(lists.counts, rows)},
                               {"lists.indices", place_of(lists.indices, rows * lists.capacity)}}));

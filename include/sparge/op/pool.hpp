@@ -17,15 +17,6 @@ inline Status validate_pool_grid(AttentionProblem const& p) {
 }
 
 template <class T>
-Status validate_queries_and_keys(AttentionProblem const& p, TensorView<T const> const& q,
-                                 TensorView<T const> const& k) {
-  SPARGE_TRY(validate_view({"q.data", "q.shape", "q.stride"}, q, p.batch, p.heads, p.q_tokens, p.head_dim,
-                           Access::read));
-  return validate_view({"k.data", "k.shape", "k.stride"}, k, p.batch, p.kv_heads, p.kv_tokens, p.head_dim,
-                       Access::read);
-}
-
-template <class T>
 Status enqueue_pool(AttentionProblem const& p, TensorView<T const> const& q, TensorView<T const> const& k,
                     float* pooled_q, float* pooled_k, cudaStream_t stream) {
   PoolParams<T> params{{q, pooled_q, p.q_block, p.q_blocks()}, {k, pooled_k, p.kv_block, p.kv_blocks()}};
@@ -52,7 +43,7 @@ Status pool(PoolPlan<T> const& plan, PoolArgs<T> const& args, Workspace workspac
             cudaStream_t stream) noexcept {
   AttentionProblem const& p = plan.problem;
   SPARGE_TRY(validate_problem(p));
-  SPARGE_TRY(detail::validate_queries_and_keys(p, args.q, args.k));
+  SPARGE_TRY(validate_queries_and_keys(p, args.q, args.k));
   SPARGE_TRY(validate_pointer("pooled_q", args.pooled_q, p.batch * p.q_tokens));
   SPARGE_TRY(validate_pointer("pooled_k", args.pooled_k, p.batch * p.kv_tokens));
   SPARGE_TRY(validate_workspace(workspace, plan.workspace_bytes));

@@ -196,6 +196,16 @@ Status validate_view(ViewName const& name, TensorView<T> const& view, std::int64
   return {};
 }
 
+/// The inputs that pooling, mask building and attention share.
+template <class T>
+Status validate_queries_and_keys(AttentionProblem const& p, TensorView<T const> const& q,
+                                 TensorView<T const> const& k) {
+  SPARGE_TRY(validate_view({"q.data", "q.shape", "q.stride"}, q, p.batch, p.heads, p.q_tokens, p.head_dim,
+                           Access::read));
+  return validate_view({"k.data", "k.shape", "k.stride"}, k, p.batch, p.kv_heads, p.kv_tokens, p.head_dim,
+                       Access::read);
+}
+
 struct NamedPointer {
   char const* field;
   void const* data;
