@@ -23,7 +23,7 @@ parse() {
 
 # `entry<Pool<...>>(...)` to `Pool<...>`; the values of a config are in the name of its source.
 readable() {
-  c++filt | sed -E 's/\(sparge::[A-Za-z]+\)//g; s/sparge:://g; s/void entry<(.*) ?>\(.*/\1/; s/ForwardConfig\{[^}]*\}/.../; s/__nv_bfloat16/bf16/g; s/__half/f16/g; s/ +>/>/g; s/, /,/g; s/ $//'
+  c++filt | sed -E 's/\(sparge::[A-Za-z]+\)//g; s/sparge:://g; s/void entry<(.*) ?>\(.*/\1/; s/(Forward|Backward)Config\{[^}]*\}/.../; s/__nv_bfloat16/bf16/g; s/__half/f16/g; s/ +>/>/g; s/, /,/g; s/ $//'
 }
 
 {

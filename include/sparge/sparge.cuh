@@ -8,6 +8,8 @@
 
 #include "sparge/sparge.hpp"
 
+#include "sparge/kernel/backward.cuh"
+#include "sparge/kernel/backward_delta.cuh"
 #include "sparge/kernel/forward.cuh"
 #include "sparge/kernel/mask_centre.cuh"
 #include "sparge/kernel/mask_form.cuh"
@@ -16,6 +18,7 @@
 #include "sparge/kernel/mask_stats.cuh"
 #include "sparge/kernel/mask_transpose.cuh"
 #include "sparge/kernel/pool.cuh"
+#include "sparge/op/backward.hpp"
 #include "sparge/op/build_mask.hpp"
 #include "sparge/op/device.hpp"
 #include "sparge/op/forward.hpp"

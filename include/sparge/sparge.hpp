@@ -49,6 +49,10 @@ std::int32_t supported_kernels() noexcept;
 /// Describes a kernel of the table; refused where the index is out of range or this build left the kernel out.
 Status supported_kernel(std::int32_t index, KernelInfo* info) noexcept;
 
+/// The same for the backward kernels, of both passes: names begin with "dkdv" or "dq".
+std::int32_t supported_backward_kernels() noexcept;
+Status supported_backward_kernel(std::int32_t index, KernelInfo* info) noexcept;
+
 // ---- Pooling: mean over the valid tokens of each block, f32 --------------------------------------------------------
 
 template <class T>
@@ -179,5 +183,41 @@ template <class T>
 Status plan_forward(AttentionProblem const&, Device const&, PlanOptions const&, ForwardPlan<T>*) noexcept;
 template <class T>
 Status forward(ForwardPlan<T> const&, ForwardArgs<T> const&, Workspace, cudaStream_t) noexcept;
+
+// ---- Block-sparse attention, backward ------------------------------------------------------------------------------
+
+template <class T>
+struct BackwardPlan {
+  AttentionProblem problem;
+  Device device;
+  PlanOptions
+      options;  ///< force_kernel is an index of supported_backward_kernel(); the other pass is chosen as ever
+  std::int32_t dkdv_kernel = -1, dq_kernel = -1;  ///< the chosen ones, see supported_backward_kernel()
+  /// batch * heads * (8 bytes a query token + 1 bit a block pair), rounded up: tokens to 128, rows of bits to words, and
+  /// each of three pieces to 256 bytes.
+  std::size_t workspace_bytes = 0;
+};
+
+/// Gradients of a loss through `out` and, where grad_lse is given, through `lse`. The mask is a constant. Every element of
+/// the outputs is written once, zeros included, and two runs give the same bits.
+template <class T>
+struct BackwardArgs {
+  TensorView<T const> q;         ///< [batch, heads, q_tokens, head_dim]
+  TensorView<T const> k, v;      ///< [batch, kv_heads, kv_tokens, head_dim]
+  TensorView<T const> out;       ///< of forward, or merged over shards; like q
+  TensorView<T const> grad_out;  ///< like q, laid out on its own
+  float const* lse = nullptr;    ///< of forward, or merged over shards; contiguous [batch, heads, q_tokens]
+  float const* grad_lse = nullptr;  ///< optional, like lse; null for zeros
+  MaskView mask;                    ///< that of forward
+  TensorView<T> grad_q;             ///< out, like q; rows that keep no key are 0
+  TensorView<T> grad_k,
+      grad_v;  ///< out, like k: sums over the heads of a group; 0 where no query keeps the key
+};
+
+/// Workspace depends on the shapes alone and has no term in q_tokens * head_dim.
+template <class T>
+Status plan_backward(AttentionProblem const&, Device const&, PlanOptions const&, BackwardPlan<T>*) noexcept;
+template <class T>
+Status backward(BackwardPlan<T> const&, BackwardArgs<T> const&, Workspace, cudaStream_t) noexcept;
 
 }  // namespace sparge

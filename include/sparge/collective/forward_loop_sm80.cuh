@@ -4,11 +4,10 @@
 #include <cstdint>
 
 #include "sparge/collective/load_tile.cuh"
+#include "sparge/collective/multiply_sm80.cuh"
 #include "sparge/collective/row_walk.cuh"
 #include "sparge/device/element_mask.cuh"
 #include "sparge/device/fragment.cuh"
-#include "sparge/device/ldmatrix.cuh"
-#include "sparge/device/mma_sm80.cuh"
 #include "sparge/device/online_softmax.cuh"
 #include "sparge/plan/forward_config.hpp"
 
@@ -60,12 +59,13 @@ public:
       __syncthreads();
       load_kv(v_ring_, v_, previous_slot(slot), ahead[stages - 1]);
       Fragment<kv_tile> logits[fragments];
-      multiply_qk(logits, k_ring_ + slot * kv_bytes);
+      multiply_rows<T, head_dim>(logits, q_tile_, warp_index() * warp_rows, k_ring_ + slot * kv_bytes, 0);
       cp_async_wait<2 * stages - 2>();
       __syncthreads();
       load_kv(k_ring_, k_, slot, ahead[stages]);
       weigh<how>(logits, ahead[0], result);
-      multiply_pv(result.out, logits, v_ring_ + slot * kv_bytes);
+      accumulate_product<T, kv_tile, head_dim>(result.out, operand_of<T>(logits), v_ring_ + slot * kv_bytes,
+                                               0);
 #pragma unroll
       for (int i = 0; i < stages; ++i) ahead[i] = ahead[i + 1];
       ahead[stages] = walk.next();
@@ -100,33 +100,6 @@ private:
     cp_async_commit();
   }
 
-  __device__ __forceinline__ void multiply_qk(Fragment<kv_tile> (&logits)[fragments],
-                                              std::uint32_t k_tile) const {
-    int const lane = lane_index();
-    std::uint32_t const q_lane =
-        opaque(q_tile_ + Tile::offset(warp_index() * warp_rows + lane % 16, lane / 16));
-    std::uint32_t const k_lane = opaque(k_tile + Tile::offset(lane % 8 + lane / 16 * 8, lane / 8 % 2));
-#pragma unroll
-    for (int f = 0; f < fragments; ++f) logits[f].clear();
-#pragma unroll
-    for (int step = 0; step < head_dim / 16; ++step) {
-      std::uint32_t q[fragments][4];
-#pragma unroll
-      for (int f = 0; f < fragments; ++f)
-        ldmatrix(q[f], Tile::step(q_lane, 2 * step) + 16 * f * Tile::row_bytes);
-#pragma unroll
-      for (int keys = 0; keys < kv_tile / 16; ++keys) {
-        std::uint32_t k[4];
-        ldmatrix(k, Tile::step(k_lane, 2 * step) + 16 * keys * Tile::row_bytes);
-#pragma unroll
-        for (int f = 0; f < fragments; ++f) {
-          mma_16x8x16<T>(logits[f].value[2 * keys], q[f], k[0], k[1]);
-          mma_16x8x16<T>(logits[f].value[2 * keys + 1], q[f], k[2], k[3]);
-        }
-      }
-    }
-  }
-
   /// Logits to weights, and what was accumulated before to the new reference.
   template <SoftmaxReference how>
   __device__ __forceinline__ void weigh(Fragment<kv_tile> (&logits)[fragments], int tile,
@@ -141,35 +114,6 @@ private:
     for (int f = 0; f < fragments; ++f)
 #pragma unroll
       for (int r = 0; r < 2; ++r) result.out[f].scale_row(r, rescale[f][r]);
-  }
-
-  __device__ __forceinline__ void multiply_pv(Fragment<head_dim> (&out)[fragments],
-                                              Fragment<kv_tile> const (&weights)[fragments],
-                                              std::uint32_t v_tile) const {
-    int const lane = lane_index();
-    std::uint32_t const v_lane = opaque(v_tile + Tile::offset(lane % 16, lane / 16));
-#pragma unroll
-    for (int step = 0; step < kv_tile / 16; ++step) {
-      std::uint32_t p[fragments][4];
-#pragma unroll
-      for (int f = 0; f < fragments; ++f) weights[f].template to_operand<T>(p[f], step);
-#pragma unroll
-      for (int channels = 0; channels < head_dim / 16; ++channels) {
-        std::uint32_t v[4];
-        ldmatrix_transposed(v, Tile::step(v_lane, 2 * channels) + 16 * step * Tile::row_bytes);
-#pragma unroll
-        for (int f = 0; f < fragments; ++f) {
-          mma_16x8x16<T>(out[f].value[2 * channels], p[f], v[0], v[1]);
-          mma_16x8x16<T>(out[f].value[2 * channels + 1], p[f], v[2], v[3]);
-        }
-      }
-    }
-  }
-
-  /// Hides where a value came from: the compiler would otherwise keep every address derived from it across the main loop.
-  static __device__ __forceinline__ std::uint32_t opaque(std::uint32_t value) {
-    asm volatile("" : "+r"(value));
-    return value;
   }
 
   std::uint32_t q_tile_, k_ring_, v_ring_;

@@ -74,4 +74,54 @@ private:
   int tile_ = -1, end_ = -1;
 };
 
+/// A tile of the walked axis, and of which head of its group; no tile past the last.
+struct TilePlace {
+  int tile, head;
+  __device__ __forceinline__ bool exists() const { return tile >= 0; }
+};
+
+/// TileWalk of one head as places.
+class PlacedTileWalk {
+public:
+  __device__ __forceinline__ explicit PlacedTileWalk(TileWalk walk) : walk_(walk) {}
+  __device__ __forceinline__ TilePlace next() { return {walk_.next(), 0}; }
+
+private:
+  TileWalk walk_;
+};
+
+/// The kept tiles of the same row in several heads, head after head. `row` is that of the first.
+class GroupWalk {
+public:
+  __device__ __forceinline__ GroupWalk(std::uint32_t const* row, std::int64_t head_words, int heads,
+                                       int blocks, int tiles_per_block, int tiles)
+      : row_(row),
+        head_words_(head_words),
+        heads_(heads),
+        blocks_(blocks),
+        tiles_per_block_(tiles_per_block),
+        tiles_(tiles),
+        walk_(of_head(0)) {}
+
+  __device__ __forceinline__ TilePlace next() {
+    while (true) {
+      int const tile = walk_.next();
+      if (tile >= 0) return {tile, head_};
+      if (head_ + 1 >= heads_) return {-1, head_};
+      walk_ = of_head(++head_);
+    }
+  }
+
+private:
+  __device__ __forceinline__ TileWalk of_head(int head) const {
+    return {RowWalk(row_ + head * head_words_, blocks_), tiles_per_block_, tiles_};
+  }
+
+  std::uint32_t const* row_;
+  std::int64_t head_words_;  ///< from a head's row to the same row of the next
+  int heads_, blocks_, tiles_per_block_, tiles_;
+  int head_ = 0;
+  TileWalk walk_;
+};
+
 }  // namespace sparge

@@ -6,13 +6,13 @@
 namespace sparge {
 
 struct TilePosition {
-  int batch, head, q_tile;
+  int batch, head, tile;
 };
 
-__device__ __forceinline__ TilePosition head_major_tile(std::uint32_t index, std::uint32_t q_tiles,
+__device__ __forceinline__ TilePosition head_major_tile(std::uint32_t index, std::uint32_t tiles,
                                                         std::uint32_t heads) {
-  std::uint32_t const head = index / q_tiles;
-  return {static_cast<int>(head / heads), static_cast<int>(head % heads), static_cast<int>(index % q_tiles)};
+  std::uint32_t const head = index / tiles;
+  return {static_cast<int>(head / heads), static_cast<int>(head % heads), static_cast<int>(index % tiles)};
 }
 
 }  // namespace sparge

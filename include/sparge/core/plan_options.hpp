@@ -12,7 +12,8 @@ enum class PointerCheck : std::int32_t {
 };
 
 struct PlanOptions {
-  /// Of forward: index into `supported_kernels()`, or -1 for the best built one. Calls with one kernel take -1 only.
+  /// Of forward: index into `supported_kernels()`, of backward: into `supported_backward_kernels()`; -1 for the best built
+  /// one. Calls with one kernel take -1 only.
   std::int32_t force_kernel = -1;
   PointerCheck pointer_check = PointerCheck::alignment;
 };

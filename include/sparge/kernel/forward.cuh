@@ -29,7 +29,7 @@ public:
     Loop loop(smem, head_of(params.q, at.batch, at.head, params.q_tokens),
               head_of(params.k, at.batch, kv_head, params.kv_tokens),
               head_of(params.v, at.batch, kv_head, params.kv_tokens), params.scale_log2);
-    loop.request_q(at.q_tile * config.q_tile);
+    loop.request_q(at.tile * config.q_tile);
     typename Loop::Result result;
     if (loop.template run<SoftmaxReference::scaled>(walk_row(params, at), result))
       loop.template run<SoftmaxReference::exact>(walk_row(params, at), result);
@@ -39,7 +39,7 @@ public:
 private:
   static __device__ __forceinline__ TileWalk walk_row(Params const& params, TilePosition const& at) {
     std::int64_t const head = std::int64_t{at.batch} * params.heads + at.head;
-    std::int64_t const row = head * params.q_blocks + at.q_tile / params.q_tiles_per_block;
+    std::int64_t const row = head * params.q_blocks + at.tile / params.q_tiles_per_block;
     int const kv_tiles = (params.kv_tokens + config.kv_tile - 1) / config.kv_tile;
     return {RowWalk(params.mask + row * params.row_words, params.kv_blocks), params.kv_tiles_per_block,
             kv_tiles};
@@ -49,7 +49,7 @@ private:
   static __device__ __forceinline__ void store(Params const& params, TilePosition const& at,
                                                typename Loop::Result& result, unsigned char* smem) {
     int const warp_first = warp_index() * Loop::warp_rows;
-    int const first = at.q_tile * config.q_tile + warp_first;
+    int const first = at.tile * config.q_tile + warp_first;
     unsigned char* const staged = smem + warp_first * SwizzledTile<config.head_dim>::row_bytes;
 #pragma unroll
     for (int f = 0; f < Loop::fragments; ++f) {

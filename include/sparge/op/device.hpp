@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include "sparge/op/guard.hpp"
+#include "sparge/plan/backward_config.hpp"
 #include "sparge/plan/validate.hpp"
 #include "sparge/sparge.hpp"
 
@@ -69,6 +70,19 @@ SPARGE_INLINE Status supported_kernel(std::int32_t index, KernelInfo* info) noex
   if (!is_built(index)) return unsupported("index", "this build left that kernel out", index);
   ForwardConfig const& config = forward_table[index];
   *info = {forward_names[index], config.dtype, config.head_dim, config.q_tile, config.kv_tile};
+  return {};
+}
+
+SPARGE_INLINE std::int32_t supported_backward_kernels() noexcept { return backward_rows; }
+
+SPARGE_INLINE Status supported_backward_kernel(std::int32_t index, KernelInfo* info) noexcept {
+  if (info == nullptr) return refuse("info", "must not be null");
+  if (index < 0 || index >= backward_rows)
+    return refuse("index", "must be at least 0 and less than supported_backward_kernels()", index,
+                  backward_rows);
+  if (!is_backward_built(index)) return unsupported("index", "this build left that kernel out", index);
+  BackwardConfig const& config = backward_table[index];
+  *info = {backward_names[index], config.dtype, config.head_dim, config.q_tile, config.kv_tile};
   return {};
 }
 

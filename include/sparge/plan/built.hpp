@@ -23,6 +23,8 @@ namespace sparge::built {
 
 /// Bit i = row i of forward_table.inc.
 inline constexpr std::uint64_t forward_rows = ~std::uint64_t{0};
+/// Likewise of backward_table.inc.
+inline constexpr std::uint64_t backward_rows = ~std::uint64_t{0};
 
 /// nvcc does not say here what it embeds, so a header-only build leaves the check to the launch itself.
 inline constexpr Target targets[] = {{80, true, false}};

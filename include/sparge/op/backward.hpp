@@ -1,0 +1,242 @@
+#pragma once
+/// plan_backward and backward: validate, look up both rows, transpose the mask, launch delta and the two passes.
+
+#include <utility>
+
+#include "sparge/kernel/backward_params.hpp"
+#include "sparge/kernel/mask_params.hpp"
+#include "sparge/op/guard.hpp"
+#include "sparge/plan/backward_config.hpp"
+#include "sparge/plan/validate.hpp"
+#include "sparge/sparge.hpp"
+
+namespace sparge {
+
+namespace detail {
+
+inline Status check_forced_backward(ElementType type, AttentionProblem const& p, Device const& device,
+                                    std::int32_t row) {
+  if (row >= backward_rows)
+    return refuse("options.force_kernel", "must be less than supported_backward_kernels()", row,
+                  backward_rows);
+  if (!is_backward_built(row))
+    return unsupported("options.force_kernel", "this build left that kernel out", row);
+  if (!backward_table[row].serves(type, p))
+    return unsupported("options.force_kernel",
+                       "that kernel is for another element type, head_dim or mask block", row);
+  if (!backward_table[row].runs_on(device))
+    return unsupported("options.force_kernel", "that kernel needs more shared memory than the device has",
+                       row);
+  return {};
+}
+
+/// Why no row was found for a pass, most telling first.
+inline Status no_backward_row(ElementType type, AttentionProblem const& p, Device const& device) {
+  bool built_type = false, built_head_dim = false;
+  for (std::int32_t row = 0; row < backward_rows; ++row) {
+    if (!is_backward_built(row) || backward_table[row].dtype != type) continue;
+    built_type = true;
+    built_head_dim = built_head_dim || backward_table[row].head_dim == p.head_dim;
+  }
+  if (!built_type)
+    return unsupported("dtype", "this build left the element type out; see SPARGE_DTYPES",
+                       static_cast<int>(type));
+  if (!built_head_dim)
+    return unsupported("problem.head_dim", "this build left it out; see SPARGE_HEAD_DIMS", p.head_dim);
+  return unsupported("device.shared_bytes_per_block",
+                     "no built kernel is small enough for the device's shared memory",
+                     device.shared_bytes_per_block);
+}
+
+template <class T, int row>
+cudaError_t launch_backward_row(BackwardParams<T> const& params, std::int64_t blocks, cudaStream_t stream) {
+  if constexpr (is_backward_built(row) && std::is_same_v<backward_element<row>, T>)
+    return launch_backward<row>(params, blocks, stream);
+  else
+    return cudaErrorInvalidDeviceFunction;  // a plan never chooses such a row
+}
+
+template <class T, int... rows>
+cudaError_t launch_backward_any(int row, BackwardParams<T> const& params, std::int64_t blocks,
+                                cudaStream_t stream, std::integer_sequence<int, rows...>) {
+  using Launch = cudaError_t (*)(BackwardParams<T> const&, std::int64_t, cudaStream_t);
+  static constexpr Launch launches[] = {&launch_backward_row<T, rows>...};
+  return launches[row](params, blocks, stream);
+}
+
+inline MaskTransposeParams backward_transpose_params(AttentionProblem const& p, MaskView mask,
+                                                     BackwardScratch const& scratch) {
+  return {mask.data,     scratch.transposed, p.batch * p.heads,         p.q_blocks(),
+          p.kv_blocks(), p.row_words(),      ceil_div(p.q_blocks(), 32)};
+}
+
+template <class T>
+BackwardDeltaParams<T> backward_delta_params(AttentionProblem const& p, BackwardArgs<T> const& args,
+                                             BackwardScratch const& scratch) {
+  return {args.out,
+          args.grad_out,
+          args.lse,
+          args.grad_lse,
+          scratch.delta,
+          scratch.lse,
+          p.heads,
+          p.batch * p.heads,
+          static_cast<std::int32_t>(p.q_tokens),
+          static_cast<std::int32_t>(BackwardScratch::padded_rows(p)),
+          p.head_dim};
+}
+
+/// Of the pass that `config` is a row of.
+template <class T>
+BackwardParams<T> backward_params(AttentionProblem const& p, BackwardArgs<T> const& args,
+                                  BackwardScratch const& scratch, BackwardConfig const& config) {
+  BackwardParams<T> params{
+      args.q,      args.k,        args.v,      args.grad_out,  args.grad_q,       args.grad_k,
+      args.grad_v, scratch.delta, scratch.lse, args.mask.data, scratch.transposed};
+  params.scale = p.logit_scale();
+  params.q_tokens = static_cast<std::int32_t>(p.q_tokens);
+  params.kv_tokens = static_cast<std::int32_t>(p.kv_tokens);
+  params.padded_rows = static_cast<std::int32_t>(BackwardScratch::padded_rows(p));
+  params.q_blocks = static_cast<std::int32_t>(p.q_blocks());
+  params.kv_blocks = static_cast<std::int32_t>(p.kv_blocks());
+  params.row_words = static_cast<std::int32_t>(p.row_words());
+  params.column_words = static_cast<std::int32_t>(ceil_div(p.q_blocks(), 32));
+  params.heads = static_cast<std::int32_t>(p.heads);
+  params.kv_heads = static_cast<std::int32_t>(p.kv_heads);
+  params.heads_per_kv_head = static_cast<std::int32_t>(p.heads / p.kv_heads);
+  params.q_tiles = static_cast<std::int32_t>(ceil_div(p.q_tokens, config.q_tile));
+  params.kv_tiles = static_cast<std::int32_t>(ceil_div(p.kv_tokens, config.kv_tile));
+  params.q_tiles_per_block = p.q_block / config.q_tile;
+  params.kv_tiles_per_block = p.kv_block / config.kv_tile;
+  return params;
+}
+
+/// Thread blocks of each launch; nothing where a count does not fit 64 bits.
+inline Status validate_backward_grids(AttentionProblem const& p, BackwardConfig const& dkdv,
+                                      BackwardConfig const& dq) {
+  SPARGE_TRY(
+      validate_grid(p, checked_product({p.batch, p.heads, BackwardScratch::padded_rows(p) / delta_rows})));
+  SPARGE_TRY(validate_grid(p, ceil_div(count_transposed_words(p), form_warps)));
+  SPARGE_TRY(validate_grid(p, checked_product({p.batch, p.kv_heads, ceil_div(p.kv_tokens, dkdv.kv_tile)})));
+  return validate_grid(p, checked_product({p.batch, p.heads, ceil_div(p.q_tokens, dq.q_tile)}));
+}
+
+inline std::size_t backward_workspace_bytes(AttentionProblem const& p) {
+  Carver carver;
+  BackwardScratch::lay_out(carver, p);
+  return carver.bytes();
+}
+
+template <class T>
+Status validate_backward_row(char const* field, BackwardPass pass, std::int32_t row,
+                             AttentionProblem const& p) {
+  bool const is_row =
+      row >= 0 && row < backward_rows && is_backward_built(row) && backward_table[row].pass == pass;
+  if (!is_row || !backward_table[row].serves(element_type_of<T>, p))
+    return refuse(field, "must be the kernel that plan_backward chose for plan.problem", row);
+  return {};
+}
+
+template <class T>
+Status validate_backward_views(AttentionProblem const& p, BackwardArgs<T> const& args) {
+  auto const queries = [&](ViewName const& name, auto const& view, Access access) {
+    return validate_view(name, view, p.batch, p.heads, p.q_tokens, p.head_dim, access);
+  };
+  auto const keys = [&](ViewName const& name, auto const& view, Access access) {
+    return validate_view(name, view, p.batch, p.kv_heads, p.kv_tokens, p.head_dim, access);
+  };
+  SPARGE_TRY(queries({"q.data", "q.shape", "q.stride"}, args.q, Access::read));
+  SPARGE_TRY(keys({"k.data", "k.shape", "k.stride"}, args.k, Access::read));
+  SPARGE_TRY(keys({"v.data", "v.shape", "v.stride"}, args.v, Access::read));
+  SPARGE_TRY(queries({"out.data", "out.shape", "out.stride"}, args.out, Access::read));
+  SPARGE_TRY(queries({"grad_out.data", "grad_out.shape", "grad_out.stride"}, args.grad_out, Access::read));
+  SPARGE_TRY(queries({"grad_q.data", "grad_q.shape", "grad_q.stride"}, args.grad_q, Access::write));
+  SPARGE_TRY(keys({"grad_k.data", "grad_k.shape", "grad_k.stride"}, args.grad_k, Access::write));
+  return keys({"grad_v.data", "grad_v.shape", "grad_v.stride"}, args.grad_v, Access::write);
+}
+
+template <class T>
+Status validate_backward(BackwardPlan<T> const& plan, BackwardArgs<T> const& args, Workspace workspace) {
+  AttentionProblem const& p = plan.problem;
+  SPARGE_TRY(validate_problem(p));
+  SPARGE_TRY(validate_backward_row<T>("plan.dkdv_kernel", BackwardPass::dkdv, plan.dkdv_kernel, p));
+  SPARGE_TRY(validate_backward_row<T>("plan.dq_kernel", BackwardPass::dq, plan.dq_kernel, p));
+  SPARGE_TRY(validate_backward_views(p, args));
+  SPARGE_TRY(validate_pointer("lse", args.lse, p.batch * p.q_tokens));
+  if (args.grad_lse) {
+    SPARGE_TRY(validate_pointer("grad_lse", args.grad_lse, p.batch * p.q_tokens));
+  }
+  SPARGE_TRY(validate_mask({"mask.data", "mask.words", ""}, args.mask, count_mask_words(p)));
+  return validate_workspace(workspace, backward_workspace_bytes(p));
+}
+
+template <class T>
+Status check_backward_arguments(BackwardPlan<T> const& plan, BackwardArgs<T> const& args,
+                                Workspace workspace) {
+  AttentionProblem const& p = plan.problem;
+  std::int64_t const rows = p.batch * p.q_tokens;
+  auto const scratch_bytes = static_cast<std::int64_t>(backward_workspace_bytes(p));
+  return check_arguments(plan,
+                         {{"grad_q.data", place_of(args.grad_q)},
+                          {"grad_k.data", place_of(args.grad_k)},
+                          {"grad_v.data", place_of(args.grad_v)},
+                          {"workspace.data", place_of(workspace.data, scratch_bytes)}},
+                         {{"q.data", place_of(args.q)},
+                          {"k.data", place_of(args.k)},
+                          {"v.data", place_of(args.v)},
+                          {"out.data", place_of(args.out)},
+                          {"grad_out.data", place_of(args.grad_out)},
+                          {"lse", place_of(args.lse, rows)},
+                          {"grad_lse", place_of(args.grad_lse, rows)},
+                          {"mask.data", place_of(args.mask)}});
+}
+
+template <class T>
+Status enqueue_pass(char const* name, AttentionProblem const& p, BackwardArgs<T> const& args,
+                    BackwardScratch const& scratch, std::int32_t row, cudaStream_t stream) {
+  BackwardConfig const& config = backward_table[row];
+  BackwardParams<T> const params = backward_params(p, args, scratch, config);
+  std::int64_t const blocks = config.pass == BackwardPass::dkdv ? p.batch * p.kv_heads * params.kv_tiles
+                                                                : p.batch * p.heads * params.q_tiles;
+  return launch_result(name, launch_backward_any(row, params, blocks, stream,
+                                                 std::make_integer_sequence<int, backward_rows>{}));
+}
+
+}  // namespace detail
+
+template <class T>
+Status plan_backward(AttentionProblem const& problem, Device const& device, PlanOptions const& options,
+                     BackwardPlan<T>* plan) noexcept {
+  if (plan == nullptr) return refuse("plan", "must not be null");
+  SPARGE_TRY(validate_plan_inputs(problem, device, options));
+  constexpr ElementType type = element_type_of<T>;
+  std::int32_t dkdv = choose_backward(BackwardPass::dkdv, type, problem, device);
+  std::int32_t dq = choose_backward(BackwardPass::dq, type, problem, device);
+  if (std::int32_t const forced = options.force_kernel; forced >= 0) {
+    SPARGE_TRY(detail::check_forced_backward(type, problem, device, forced));
+    (backward_table[forced].pass == BackwardPass::dkdv ? dkdv : dq) = forced;
+  }
+  if (dkdv < 0 || dq < 0) return detail::no_backward_row(type, problem, device);
+  SPARGE_TRY(detail::validate_backward_grids(problem, backward_table[dkdv], backward_table[dq]));
+  *plan = {problem, device, options, dkdv, dq, detail::backward_workspace_bytes(problem)};
+  return {};
+}
+
+template <class T>
+Status backward(BackwardPlan<T> const& plan, BackwardArgs<T> const& args, Workspace workspace,
+                cudaStream_t stream) noexcept {
+  AttentionProblem const& p = plan.problem;
+  SPARGE_TRY(detail::validate_backward(plan, args, workspace));
+  SPARGE_TRY(detail::check_backward_arguments(plan, args, workspace));
+  Carver carver(workspace.data);
+  BackwardScratch const scratch = BackwardScratch::lay_out(carver, p);
+  SPARGE_TRY(
+      launch_result("transposing kernel",
+                    launch_mask_transpose(detail::backward_transpose_params(p, args.mask, scratch), stream)));
+  SPARGE_TRY(launch_result("delta kernel",
+                           launch_backward_delta(detail::backward_delta_params(p, args, scratch), stream)));
+  SPARGE_TRY(detail::enqueue_pass("dK and dV kernel", p, args, scratch, plan.dkdv_kernel, stream));
+  return detail::enqueue_pass("dQ kernel", p, args, scratch, plan.dq_kernel, stream);
+}
+
+}  // namespace sparge

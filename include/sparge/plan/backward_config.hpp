@@ -1,0 +1,120 @@
+#pragma once
+/// The table of backward kernels as values, the choice among them, and how the scratch of a backward call is laid out.
+
+#include <cstdint>
+
+#include "sparge/core/carver.hpp"
+#include "sparge/core/checked.hpp"
+#include "sparge/plan/forward_config.hpp"
+
+namespace sparge {
+
+/// Which gradients a kernel computes. Each element of each is written by one thread block, so none needs an atomic.
+enum class BackwardPass : std::int32_t {
+  dkdv,  ///< of K and V: a thread block owns a key tile and visits the query tiles that keep it
+  dq,    ///< of Q: a thread block owns a query tile and visits the key tiles that it keeps
+};
+
+/// One row of backward_table.inc.
+struct BackwardConfig {
+  BackwardPass pass;
+  Arch arch;
+  ElementType dtype;
+  std::int32_t head_dim;
+  std::int32_t q_tile, kv_tile;  ///< tokens that a thread block computes at a time
+  std::int32_t stages;           ///< visited tiles in shared memory: the one in work, the others in flight
+  std::int32_t warps;
+  std::int32_t ctas_per_sm;  ///< thread blocks that must fit on an SM for the row to be worth choosing
+
+  constexpr std::int32_t threads() const { return 32 * warps; }
+  constexpr std::int64_t row_bytes() const { return 2 * std::int64_t{head_dim}; }
+
+  /// dkdv: K and V tiles, P^T and dS^T, then `stages` of Q and dO tiles, then `stages` of lse and delta.
+  /// dq: Q and dO tiles, then `stages` of K and V tiles.
+  constexpr std::int64_t smem_bytes() const {
+    std::int64_t const q_and_grad_out = 2 * q_tile * row_bytes(), k_and_v = 2 * kv_tile * row_bytes();
+    if (pass == BackwardPass::dq) return q_and_grad_out + stages * k_and_v;
+    std::int64_t const p_and_ds = 2 * kv_tile * 2 * q_tile, lse_and_delta = 2 * q_tile * 4;
+    return k_and_v + p_and_ds + stages * (q_and_grad_out + lse_and_delta);
+  }
+
+  constexpr bool serves(ElementType type, AttentionProblem const& p) const {
+    return dtype == type && head_dim == p.head_dim && serves_blocks(p.q_block, p.kv_block);
+  }
+
+  /// A tile lies inside one mask block, so any whole number of tiles a block will do; 128 is the largest block tested.
+  constexpr bool serves_blocks(std::int32_t q_block, std::int32_t kv_block) const {
+    return (q_block == 64 || q_block == 128) && (kv_block == 64 || kv_block == 128) &&
+           q_block % q_tile == 0 && kv_block % kv_tile == 0;
+  }
+
+  constexpr bool runs_on(Device const& device) const { return smem_bytes() <= device.shared_bytes_per_block; }
+
+  /// Whether as many thread blocks fit an SM as the row is made for. Each takes 1 KB of shared memory for the system.
+  constexpr bool fits(Device const& device) const {
+    return runs_on(device) && ctas_per_sm * (smem_bytes() + 1024) <= device.shared_bytes_per_sm;
+  }
+};
+
+// clang-format off
+inline constexpr BackwardConfig backward_table[] = {
+#define ROW(pass, arch, dtype, head_dim, q_tile, kv_tile, stages, warps, ctas) \
+  {BackwardPass::pass, Arch::arch, ElementType::dtype, head_dim, q_tile, kv_tile, stages, warps, ctas},
+#include "sparge/plan/backward_table.inc"
+#undef ROW
+};
+
+inline constexpr char const* backward_names[] = {
+#define ROW(pass, arch, dtype, head_dim, q_tile, kv_tile, stages, warps, ctas) \
+  #pass " " #arch " " #dtype " d" #head_dim " tile " #q_tile "x" #kv_tile " stages " #stages " warps " #warps,
+#include "sparge/plan/backward_table.inc"
+#undef ROW
+};
+// clang-format on
+
+inline constexpr std::int32_t backward_rows = sizeof(backward_table) / sizeof(backward_table[0]);
+
+constexpr bool is_backward_built(std::int32_t row) { return built::backward_rows >> row & 1; }
+
+/// The first built row of a pass that serves the problem and fits the device, or -1.
+constexpr std::int32_t choose_backward(BackwardPass pass, ElementType type, AttentionProblem const& p,
+                                       Device const& device) {
+  for (std::int32_t row = 0; row < backward_rows; ++row)
+    if (backward_table[row].pass == pass && is_backward_built(row) && backward_table[row].serves(type, p) &&
+        backward_table[row].fits(device))
+      return row;
+  return -1;
+}
+
+/// Scratch of backward. Rows of queries are padded to whole tiles of every kernel, so that no kernel tests for their end:
+/// a padding row has lse = +inf, hence P = 0.
+struct BackwardScratch {
+  static constexpr std::int32_t row_tile = 128;  ///< a multiple of every q_tile
+
+  float* delta = nullptr;               ///< [batch, heads, padded q_tokens]: rowsum(dO * O) - dLSE
+  float* lse = nullptr;                 ///< likewise; +inf for rows that keep no key
+  std::uint32_t* transposed = nullptr;  ///< mask bits by key block, see transposed_mask_words()
+
+  static constexpr std::int64_t padded_rows(AttentionProblem const& p) {
+    return ceil_div(p.q_tokens, row_tile) * row_tile;
+  }
+
+  /// batch * heads * (8 bytes a padded query row + 1 bit a block pair), each piece rounded up to 256 bytes.
+  static BackwardScratch lay_out(Carver& carver, AttentionProblem const& p) {
+    BackwardScratch scratch;
+    std::int64_t const heads = p.batch * p.heads;
+    scratch.delta = carver.take<float>(heads * padded_rows(p));
+    scratch.lse = carver.take<float>(heads * padded_rows(p));
+    scratch.transposed = carver.take<std::uint32_t>(heads * p.kv_blocks() * ceil_div(p.q_blocks(), 32));
+    return scratch;
+  }
+};
+
+constexpr bool tiles_divide_padded_rows() {
+  for (BackwardConfig const& config : backward_table)
+    if (BackwardScratch::row_tile % config.q_tile != 0) return false;
+  return true;
+}
+static_assert(tiles_divide_padded_rows());
+
+}  // namespace sparge
