@@ -1,0 +1,142 @@
+/// Laws of backward that need no reference: determinism, memory, workspaces. Bit for bit.
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "sparge/sparge.hpp"
+#include "support/catch.hpp"
+#include "support/gpu.hpp"
+#include "support/gradient_case.hpp"
+
+namespace {
+
+using namespace sparge;
+using namespace sparge::test;
+
+constexpr Layout every_layout[] = {Layout::bhnd, Layout::bnhd, Layout::padded_rows, Layout::fused_qkv};
+
+template <class T>
+GradientOutput<T> run_again(GradientRun<T>& run, cudaStream_t stream) {
+  run.poison_outputs();
+  must(run.run(stream));
+  CHECK_CUDA(cudaStreamSynchronize(stream));
+  return run.download();
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("U10 U11 gradients are the same bits in every run", "[gpu]", bfloat16, float16) {
+  SKIP_WITHOUT_GPU();
+  for (int head_dim : {64, 128}) {
+    GradientInputs<TestType> const inputs =
+        make_gradient_inputs<TestType>({{{1, 4, 2, 1000, 900, head_dim}}});
+    GradientRun<TestType> run(inputs), load(inputs);
+    Stream const stream, other;
+    GradientOutput<TestType> const wanted = run_again(run, stream);
+    for (int repeat = 0; repeat < 30; ++repeat) {
+      must(load.run(other));
+      CHECK(run_again(run, stream) == wanted);
+    }
+    other.wait();
+  }
+}
+
+TEMPLATE_TEST_CASE("U13 what a workspace held before changes no gradient", "[gpu]", bfloat16, float16) {
+  SKIP_WITHOUT_GPU();
+  GradientRun<TestType> run(make_gradient_inputs<TestType>({{{2, 2, 1, 200, 300, 64}}}));
+  Stream const stream;
+  GradientOutput<TestType> const wanted = run_again(run, stream);
+  for (unsigned char byte : {0x00, 0xFF, 0x7F, 0x42}) {
+    run.scratch().fill_bytes(byte);
+    CHECK(run_again(run, stream) == wanted);
+  }
+  CHECK(run_again(run, stream) == wanted);
+}
+
+TEMPLATE_TEST_CASE("Any strides give the gradients of contiguous tensors", "[gpu]", bfloat16, float16) {
+  SKIP_WITHOUT_GPU();
+  GradientInputs<TestType> const plain = make_gradient_inputs<TestType>({{{2, 4, 2, 200, 210, 64}}});
+  GradientOutput<TestType> const wanted = run_backward(plain);
+  for (int shift = 0; shift < 16; ++shift) {
+    auto const layout = [&](int i) { return every_layout[(shift * (i + 1) + shift / 4 + i) % 4]; };
+    CAPTURE(shift);
+    GradientInputs<TestType> strided = plain;
+    ForwardInputs<TestType>& f = strided.forward;
+    f.q = relaid(plain.forward.q, layout(0)), f.k = relaid(plain.forward.k, layout(1));
+    f.v = relaid(plain.forward.v, layout(2)), strided.out = relaid(plain.out, layout(3));
+    strided.grad_out = relaid(plain.grad_out, layout(4));
+    GradientChoices choices;
+    choices.grad_q_layout = layout(5), choices.grad_kv_layout = layout(6);
+    CHECK(run_backward(strided, choices) == wanted);
+  }
+}
+
+TEMPLATE_TEST_CASE("U32 NaN and infinity in dropped blocks change no bit of a gradient", "[gpu]", bfloat16,
+                   float16) {
+  SKIP_WITHOUT_GPU();
+  AttentionProblem const p{1, 2, 1, 300, 400, 128};
+  GradientInputs<TestType> inputs = make_gradient_inputs<TestType>({{p}});
+  inputs.forward.mask = make_mask(p, [](auto, auto, auto i, auto j) { return i != 1 && j % 2 == 0; });
+  set_forward_results(inputs);
+  GradientOutput<TestType> const wanted = run_backward(inputs);
+  for (double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    GradientInputs<TestType> spoilt = inputs;
+    ForwardInputs<TestType>& f = spoilt.forward;
+    for (HostTensor<TestType>* x : {&f.k, &f.v})
+      x->for_each_index([&](auto b, auto h, auto n, auto c) {
+        if (n / p.kv_block % 2 == 1) set(*x, b, h, n, c, bad);
+      });
+    for (HostTensor<TestType>* x : {&f.q, &spoilt.out, &spoilt.grad_out})
+      x->for_each_index([&](auto b, auto h, auto n, auto c) {
+        if (n / p.q_block == 1) set(*x, b, h, n, c, bad);
+      });
+    CHECK(run_backward(spoilt) == wanted);
+  }
+}
+
+TEMPLATE_TEST_CASE("Gradients do not depend on the mask blocks where the same pairs are kept", "[gpu]",
+                   bfloat16, float16) {
+  SKIP_WITHOUT_GPU();
+  AttentionProblem p{1, 2, 2, 300, 400, 64};
+  auto const with_blocks = [&](int q_block, int kv_block) {
+    p.q_block = q_block, p.kv_block = kv_block;
+    GradientInputs<TestType> inputs = make_gradient_inputs<TestType>({{p}});
+    inputs.forward.mask = make_mask(p, [&](auto, auto h, auto i, auto j) {
+      return (i * q_block / 128 + j * kv_block / 128 + h) % 2 == 0;
+    });
+    set_forward_results(inputs);
+    GradientOutput<TestType> const output = run_backward(inputs);
+    return std::pair(element_bits(output.grad_k), element_bits(output.grad_v));
+  };
+  auto const wanted = with_blocks(128, 128);
+  CHECK(with_blocks(64, 128) == wanted);
+  CHECK(with_blocks(128, 64) == wanted);
+  CHECK(with_blocks(64, 64) == wanted);
+}
+
+TEMPLATE_TEST_CASE("U20 short rows of keys over many batch items give one result", "[gpu]", bfloat16,
+                   float16) {
+  SKIP_WITHOUT_GPU();
+  GradientCase c{{{300, 1, 1, 2048, 128, 128}}};
+  c.forward.mask = MaskKind::full;
+  GradientRun<TestType> run(make_gradient_inputs<TestType>(c));
+  Stream const stream;
+  GradientOutput<TestType> const wanted = run_again(run, stream);
+  for (int repeat = 0; repeat < 10; ++repeat) CHECK(run_again(run, stream) == wanted);
+}
+
+TEST_CASE("U12 the workspace of backward grows with the tokens and by one bit for each block pair") {
+  Device const device{0, 9, 0, 132, 232448, 233472, 62914560};
+  for (std::int64_t tokens : {75600, 151200}) {
+    AttentionProblem const p{1, 40, 40, tokens, tokens, 128};
+    BackwardPlan<bfloat16> plan;
+    must(plan_backward(p, device, {}, &plan));
+    std::size_t transposed = 0;
+    must(transposed_mask_words(p, &transposed));
+    std::int64_t const padded = (tokens + 127) / 128 * 128;
+    CHECK(plan.workspace_bytes >= static_cast<std::size_t>(40 * padded * 8) + transposed * 4);
+    CHECK(plan.workspace_bytes <= static_cast<std::size_t>(40 * padded * 8) + transposed * 4 + 3 * 256);
+  }
+}
