@@ -11,6 +11,7 @@
 #include "support/attention_case.hpp"
 #include "support/device_buffer.hpp"
 #include "support/gpu.hpp"
+#include "support/gradient_case.hpp"
 #include "support/random.hpp"
 
 namespace sparge::test {
@@ -282,6 +283,37 @@ PublicCall forward_call(AttentionProblem const& p, Device const& device, PlanOpt
           outputs};
 }
 
+template <class T>
+PublicCall backward_call(AttentionProblem const& p, Device const& device, PlanOptions const& options) {
+  GradientCase c{{p}};
+  c.forward.mask = MaskKind::half, c.with_grad_lse = true;
+  GradientChoices choices;
+  choices.options = options;
+  auto run = std::make_shared<GradientRun<T>>(make_gradient_inputs<T>(c), choices, device);
+  auto const set = [=](std::uint64_t seed) {
+    GradientCase other = c;
+    other.forward.seed = seed;
+    run->upload(make_gradient_inputs<T>(other));
+  };
+  auto const outputs = [=] {
+    GradientOutput<T> const output = run->download();
+    std::vector<unsigned char> bytes;
+    for (HostTensor<T> const* x : {&output.grad_q, &output.grad_k, &output.grad_v}) {
+      auto const* const first = reinterpret_cast<unsigned char const*>(x->storage().data());
+      bytes.insert(bytes.end(), first, first + x->storage().size() * sizeof(T));
+    }
+    return bytes;
+  };
+  return {"backward",
+          run->plan().workspace_bytes,
+          [=](Workspace scratch, cudaStream_t stream) {
+            return backward(run->plan(), run->args(), scratch, stream);
+          },
+          set,
+          [=] { run->poison_outputs(); },
+          outputs};
+}
+
 /// Every public call for element type T. Inputs are those of seed 1; outputs are poison.
 template <class T>
 std::vector<PublicCall> every_public_call(Device const& device, PlanOptions const& options = {},
@@ -293,7 +325,8 @@ std::vector<PublicCall> every_public_call(Device const& device, PlanOptions cons
       build_mask_call<T>(p, device, options), mask_stats_call(p, device, options),
       transpose_mask_call(p, form),           mask_to_bytes_call(p, form),
       mask_from_bytes_call(p, form),          mask_to_lists_call(p, form),
-      mask_from_lists_call(p, form),          forward_call<T>(p, device, options)};
+      mask_from_lists_call(p, form),          forward_call<T>(p, device, options),
+      backward_call<T>(p, device, options)};
   for (PublicCall const& call : calls) call.set_inputs(1);
   return calls;
 }

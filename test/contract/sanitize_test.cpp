@@ -11,6 +11,7 @@
 #include "support/attention_case.hpp"
 #include "support/catch.hpp"
 #include "support/gpu.hpp"
+#include "support/gradient_case.hpp"
 
 namespace {
 
@@ -37,6 +38,25 @@ void launch_every_forward_kernel(int head_dim) {
   }
 }
 
+/// Each backward kernel of an element type, likewise, over two heads a group.
+template <class T>
+void launch_every_backward_kernel(int head_dim) {
+  GradientCase c{{{1, 2, 1, 130, 200, head_dim}}};
+  c.with_grad_lse = true;
+  for (int block : {128, 64}) {
+    c.forward.problem.q_block = block;
+    c.forward.problem.kv_block = block;
+    GradientInputs<T> const inputs = make_gradient_inputs<T>(c);
+    GradientTruth const truth = truth_of(inputs);
+    for (std::int32_t kernel : backward_kernels_for<T>(c.forward.problem, test_device())) {
+      CAPTURE(kernel, head_dim, block);
+      GradientChoices choices;
+      choices.options.force_kernel = kernel;
+      check_gradients(truth, run_backward(inputs, choices));
+    }
+  }
+}
+
 void run_once(PublicCall const& call) {
   CAPTURE(call.name);
   ScratchBuffer const scratch(call.workspace_bytes);
@@ -51,6 +71,12 @@ TEMPLATE_TEST_CASE("U20 U35 Every forward kernel is clean and right on small sha
                    bfloat16, float16) {
   SKIP_WITHOUT_GPU();
   for (int head_dim : {64, 128}) launch_every_forward_kernel<TestType>(head_dim);
+}
+
+TEMPLATE_TEST_CASE("Every backward kernel is clean and right on small shapes", "[gpu][sanitize]", bfloat16,
+                   float16) {
+  SKIP_WITHOUT_GPU();
+  for (int head_dim : {64, 128}) launch_every_backward_kernel<TestType>(head_dim);
 }
 
 TEMPLATE_TEST_CASE("U35 U59 every public call is clean on small shapes", "[gpu][sanitize]", bfloat16,

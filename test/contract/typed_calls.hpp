@@ -18,6 +18,14 @@ struct ForwardCall {
 };
 
 template <class T>
+struct BackwardCall {
+  BackwardPlan<T> plan;
+  BackwardArgs<T> args;
+  Workspace workspace;
+  Status run(cudaStream_t stream) const { return backward(plan, args, workspace, stream); }
+};
+
+template <class T>
 struct PoolCall {
   PoolPlan<T> plan;
   PoolArgs<T> args;
@@ -147,6 +155,21 @@ ForwardCall<T> lay_out_forward(CallSite& site) {
   must(plan_forward(site.problem, site.device, site.options, &call.plan));
   call.args = {site.queries<T>(), site.keys<T>(), site.keys<T>(), site.bits(), site.queries<T>()};
   call.args.lse = site.carver.take<float>(site.problem.batch * site.problem.heads * site.problem.q_tokens);
+  call.workspace = site.scratch(call.plan.workspace_bytes);
+  return call;
+}
+
+template <class T>
+BackwardCall<T> lay_out_backward(CallSite& site) {
+  BackwardCall<T> call;
+  must(plan_backward(site.problem, site.device, site.options, &call.plan));
+  std::int64_t const rows = site.problem.batch * site.problem.heads * site.problem.q_tokens;
+  BackwardArgs<T>& args = call.args;
+  args.q = site.queries<T>(), args.k = site.keys<T>(), args.v = site.keys<T>();
+  args.out = site.queries<T>(), args.grad_out = site.queries<T>();
+  args.lse = site.carver.take<float>(rows), args.grad_lse = site.carver.take<float>(rows);
+  args.mask = site.bits();
+  args.grad_q = site.queries<T>(), args.grad_k = site.keys<T>(), args.grad_v = site.keys<T>();
   call.workspace = site.scratch(call.plan.workspace_bytes);
   return call;
 }
