@@ -6,6 +6,7 @@
 
 #include "contract/every_call.hpp"
 #include "contract/fake_device.hpp"
+#include "contract/wrong_backward.hpp"
 #include "contract/wrong_forward.hpp"
 #include "contract/wrong_mask_calls.hpp"
 #include "sparge/sparge.hpp"
@@ -82,6 +83,12 @@ TEST_CASE("U68 U99 after each refused forward nothing has happened and the next 
   SKIP_WITHOUT_GPU();
   check_nothing_happens(lay_out_forward<bfloat16>, wrong_forward_calls<bfloat16>);
   check_nothing_happens(lay_out_forward<float16>, wrong_forward_calls<float16>);
+}
+
+TEST_CASE("U68 U99 after each refused backward nothing has happened and the next call works", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  check_nothing_happens(lay_out_backward<bfloat16>, wrong_backward_calls<bfloat16>);
+  check_nothing_happens(lay_out_backward<float16>, wrong_backward_calls<float16>);
 }
 
 TEST_CASE("U68 U99 after each refused mask call nothing has happened and the next call works", "[gpu]") {

@@ -99,10 +99,10 @@ TEMPLATE_TEST_CASE("U32 NaN and infinity in dropped blocks change no bit of a gr
 TEMPLATE_TEST_CASE("Gradients do not depend on the mask blocks where the same pairs are kept", "[gpu]",
                    bfloat16, float16) {
   SKIP_WITHOUT_GPU();
-  AttentionProblem p{1, 2, 2, 300, 400, 64};
+  GradientInputs<TestType> inputs = make_gradient_inputs<TestType>({{{1, 2, 2, 300, 400, 64}}});
+  AttentionProblem& p = inputs.forward.problem;
   auto const with_blocks = [&](int q_block, int kv_block) {
     p.q_block = q_block, p.kv_block = kv_block;
-    GradientInputs<TestType> inputs = make_gradient_inputs<TestType>({{p}});
     inputs.forward.mask = make_mask(p, [&](auto, auto h, auto i, auto j) {
       return (i * q_block / 128 + j * kv_block / 128 + h) % 2 == 0;
     });
