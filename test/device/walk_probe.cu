@@ -49,7 +49,7 @@ std::vector<int> tile_walk(std::vector<std::uint32_t> const& row, int blocks, in
 
 __global__ void tile_order_kernel(int heads, int q_tiles, int* out) {
   TilePosition const at = head_major_tile(blockIdx.x, q_tiles, heads);
-  out[3 * blockIdx.x] = at.batch, out[3 * blockIdx.x + 1] = at.head, out[3 * blockIdx.x + 2] = at.q_tile;
+  out[3 * blockIdx.x] = at.batch, out[3 * blockIdx.x + 1] = at.head, out[3 * blockIdx.x + 2] = at.tile;
 }
 
 std::vector<int> tile_order(int batches, int heads, int q_tiles) {
