@@ -137,6 +137,17 @@ TEMPLATE_TEST_CASE("U08 gradients of a batch item alone equal those of the item 
   }
 }
 
+TEMPLATE_TEST_CASE("Gradients are right where rows and columns of the mask are more than one word", "[gpu]",
+                   bfloat16, float16) {
+  SKIP_WITHOUT_GPU();
+  for (MaskKind kind : {MaskKind::half, MaskKind::tenth, MaskKind::full})
+    for (bool tall : {true, false}) {
+      GradientCase c{{{1, 2, 1, tall ? 2500 : 130, tall ? 130 : 2500, 64, 64, 64}}};
+      c.forward.mask = kind;
+      check_gradient_case<TestType>(c);
+    }
+}
+
 TEMPLATE_TEST_CASE("Backward uses the scale that is given", "[gpu]", bfloat16, float16) {
   SKIP_WITHOUT_GPU();
   for (float scale : {1e-6f, 0.01f, 1.0f, 20.0f}) {
