@@ -12,8 +12,20 @@ namespace sparge {
 class RowWalk {
 public:
   /// `row` has ceil(blocks / 32) words; bits at or past `blocks` are ignored.
-  __device__ __forceinline__ RowWalk(std::uint32_t const* row, int blocks) : row_(row), blocks_(blocks) {
-    load_chunk();
+  __device__ __forceinline__ RowWalk(std::uint32_t const* row, int blocks)
+      : RowWalk(row, blocks, load_word(row, blocks, 0)) {}
+
+  /// With this lane's word of the first chunk, which load_word() gave earlier.
+  __device__ __forceinline__ RowWalk(std::uint32_t const* row, int blocks, std::uint32_t word)
+      : row_(row), blocks_(blocks), word_(word) {
+    start_chunk();
+  }
+
+  /// This lane's word of the chunk that begins with block `first_block`.
+  static __device__ __forceinline__ std::uint32_t load_word(std::uint32_t const* row, int blocks,
+                                                            int first_block) {
+    int const lane_first_block = first_block + 32 * lane_index();
+    return lane_first_block < blocks ? row[lane_first_block / 32] : 0;
   }
 
   /// The next kept block, or -1.
@@ -24,7 +36,8 @@ public:
         return -1;
       }
       first_block_ += blocks_a_chunk;
-      load_chunk();
+      word_ = load_word(row_, blocks_, first_block_);
+      start_chunk();
     }
     int const owner = __ffs(static_cast<int>(live_lanes_)) - 1;
     std::uint32_t const word = __shfl_sync(0xffffffffu, word_, owner);
@@ -37,10 +50,8 @@ public:
 private:
   static constexpr int blocks_a_chunk = 32 * 32;
 
-  __device__ __forceinline__ void load_chunk() {
-    int const lane_first_block = first_block_ + 32 * lane_index();
-    int const valid_bits = blocks_ - lane_first_block;
-    word_ = valid_bits > 0 ? row_[lane_first_block / 32] : 0;
+  __device__ __forceinline__ void start_chunk() {
+    int const valid_bits = blocks_ - (first_block_ + 32 * lane_index());
     if (valid_bits > 0 && valid_bits < 32) word_ &= (1u << valid_bits) - 1;
     live_lanes_ = __ballot_sync(0xffffffffu, word_ != 0);
   }

@@ -23,4 +23,20 @@ __device__ __forceinline__ std::uint32_t pack<float16>(float low, float high) {
   return reinterpret_cast<std::uint32_t const&>(pair);
 }
 
+/// sum + 0 * x for both halves: a sum of 0 stays 0 until an infinite or NaN x makes it NaN.
+template <class T>
+__device__ __forceinline__ std::uint32_t add_zero_times(std::uint32_t sum, std::uint32_t x);
+
+template <>
+__device__ __forceinline__ std::uint32_t add_zero_times<bfloat16>(std::uint32_t sum, std::uint32_t x) {
+  asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(sum) : "r"(x), "r"(0));
+  return sum;
+}
+
+template <>
+__device__ __forceinline__ std::uint32_t add_zero_times<float16>(std::uint32_t sum, std::uint32_t x) {
+  asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(sum) : "r"(x), "r"(0));
+  return sum;
+}
+
 }  // namespace sparge

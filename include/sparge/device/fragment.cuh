@@ -70,4 +70,14 @@ __device__ __forceinline__ float reduce_row(float value, Combine combine) {
   return combine(value, __shfl_xor_sync(0xffffffffu, value, 2));
 }
 
+/// The largest value of row r over all lanes; ignores NaN.
+template <int columns>
+__device__ __forceinline__ float row_maximum(Fragment<columns> const& values, int r) {
+  float maximum = fmaxf(values.at(r, 0, 0), values.at(r, 0, 1));
+#pragma unroll
+  for (int group = 1; group < Fragment<columns>::groups; ++group)
+    maximum = fmaxf(maximum, fmaxf(values.at(r, group, 0), values.at(r, group, 1)));
+  return reduce_row(maximum, [](float a, float b) { return fmaxf(a, b); });
+}
+
 }  // namespace sparge

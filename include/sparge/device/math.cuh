@@ -12,6 +12,20 @@ __device__ __forceinline__ float exp2_fast(float x) {
   return y;
 }
 
+/// log2 x to 2^-22 or better; x > 0.
+__device__ __forceinline__ float log2_fast(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// 1 / x to 1 unit in the last place; 2^-126 <= |x| <= 2^126.
+__device__ __forceinline__ float reciprocal_fast(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 __device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
 
 }  // namespace sparge

@@ -75,15 +75,6 @@ public:
   }
 
 private:
-  template <int columns>
-  static __device__ __forceinline__ float row_maximum(Fragment<columns> const& logits, int r) {
-    float maximum = fmaxf(logits.at(r, 0, 0), logits.at(r, 0, 1));
-#pragma unroll
-    for (int group = 1; group < Fragment<columns>::groups; ++group)
-      maximum = fmaxf(maximum, fmaxf(logits.at(r, group, 0), logits.at(r, group, 1)));
-    return reduce_row(maximum, [](float a, float b) { return fmaxf(a, b); });
-  }
-
   /// Returns this lane's share of the row sum.
   template <SoftmaxReference how, int columns>
   static __device__ __forceinline__ float exponentiate(Fragment<columns>& logits, int r, float scale_log2,

@@ -24,6 +24,8 @@ struct ForwardParams {
   std::int32_t q_tiles = 0, q_blocks = 0, kv_blocks = 0, row_words = 0;
   std::int32_t heads = 0, heads_per_kv_head = 0;
   std::int32_t q_tiles_per_block = 0, kv_tiles_per_block = 0;
+  std::uint32_t all_tiles = 0;            ///< sm90a: query tiles of all heads
+  std::uint32_t* tile_counter = nullptr;  ///< sm90a: in the workspace
 };
 
 template <int row>

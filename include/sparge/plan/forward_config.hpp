@@ -1,6 +1,7 @@
 #pragma once
 /// The table of forward kernels as values, and the choice among them.
 
+#include <cstddef>
 #include <cstdint>
 
 #include "sparge/core/device.hpp"
@@ -11,7 +12,8 @@
 namespace sparge {
 
 enum class Arch : std::int32_t {
-  sm80,  ///< cp.async and mma.sync: capability 8.0 and every later one
+  sm80,   ///< cp.async and mma.sync: capability 8.0 and every later one
+  sm90a,  ///< TMA and wgmma: capability 9.0 alone
 };
 
 /// One row of forward_table.inc.
@@ -26,22 +28,50 @@ struct ForwardConfig {
 
   constexpr std::int32_t threads() const { return 32 * warps; }
 
-  /// Q tile, then `stages` K tiles, then `stages` V tiles.
+  /// sm80: Q tile, then `stages` K tiles, then `stages` V tiles. sm90a, for each team: two Q tiles, a staging tile for O,
+  /// `stages` K tiles, `stages` V tiles, barriers.
   constexpr std::int64_t smem_bytes() const {
-    return 2 * std::int64_t{head_dim} * (q_tile + 2 * stages * kv_tile);
+    if (arch == Arch::sm80) return 2 * std::int64_t{head_dim} * (q_tile + 2 * stages * kv_tile);
+    return teams() * (2 * std::int64_t{head_dim} * (3 * q_tile + 2 * stages * kv_tile) + barrier_bytes);
   }
+
+  static constexpr std::int32_t barrier_bytes = 1024;
+
+  /// sm90a: the first warpgroup loads. Each team of consumers is one warp for 16 rows of a query tile.
+  constexpr std::int32_t teams() const { return (warps - 4) / (q_tile / 16); }
+  /// What is left of 64 K registers an SM, in steps of 8 a thread, when the loading warpgroup keeps few.
+  constexpr std::int32_t producer_registers() const { return threads() * ctas_per_sm > 384 ? 32 : 40; }
+  constexpr std::int32_t consumer_registers() const {
+    std::int32_t const launch_registers = 65536 / (threads() * ctas_per_sm) / 8 * 8;
+    return (launch_registers * threads() - producer_registers() * 128) / (threads() - 128) / 8 * 8;
+  }
+
+  /// Thread blocks of a launch over so many query tiles. sm90a blocks take tiles until there are none.
+  constexpr std::int64_t blocks(std::int64_t tiles, Device const& device) const {
+    if (arch == Arch::sm80) return tiles;
+    std::int64_t const resident = std::int64_t{device.sm_count} * ctas_per_sm,
+                       needed = (tiles + teams() - 1) / teams();
+    return needed < resident ? needed : resident;
+  }
+
+  /// The counter of tiles that were handed out.
+  constexpr std::size_t workspace_bytes() const { return arch == Arch::sm80 ? 0 : 256; }
 
   constexpr bool serves(ElementType type, AttentionProblem const& p) const {
     return dtype == type && head_dim == p.head_dim && serves_blocks(p.q_block, p.kv_block);
   }
 
   /// A tile lies inside one mask block, so any whole number of tiles a block will do; 128 is the largest block tested.
+  /// sm90a tiles are one query block by one or two key blocks, of any place in the row.
   constexpr bool serves_blocks(std::int32_t q_block, std::int32_t kv_block) const {
+    if (arch == Arch::sm90a) return q_block == 128 && kv_block == 64;
     return (q_block == 64 || q_block == 128) && (kv_block == 64 || kv_block == 128) &&
            q_block % q_tile == 0 && kv_block % kv_tile == 0;
   }
 
-  constexpr bool runs_on(Device const& device) const { return smem_bytes() <= device.shared_bytes_per_block; }
+  constexpr bool runs_on(Device const& device) const {
+    return (arch == Arch::sm80 || device.capability() == 90) && smem_bytes() <= device.shared_bytes_per_block;
+  }
 
   /// Whether as many thread blocks fit an SM as the row is made for. Each takes 1 KB of shared memory for the system.
   constexpr bool fits(Device const& device) const {

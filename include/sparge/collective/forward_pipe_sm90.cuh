@@ -1,0 +1,151 @@
+#pragma once
+/// What the producer and the consumers of the sm90a forward kernel share: the layout of shared memory, its barriers, and the
+/// notes that travel with the data.
+
+#include <cstdint>
+
+#include "sparge/device/mbarrier.cuh"
+#include "sparge/device/shared_word.cuh"
+#include "sparge/plan/forward_config.hpp"
+
+namespace sparge {
+
+/// A tile of query rows that the consumers owe a verdict.
+struct ForwardTile {
+  int batch, head, tile;
+};
+
+/// What comes next: a tile, or the reason why there is none.
+class ForwardWork {
+public:
+  /// `redo`: bit w: warp w asked for this tile once more, with the exact softmax; 0 the first time.
+  static __device__ __forceinline__ ForwardWork tile(int verdict_slot, int redo) {
+    return ForwardWork(redo << 8 | verdict_slot);
+  }
+  /// Nothing is ready yet: store what you have.
+  static __device__ __forceinline__ ForwardWork pause() { return ForwardWork(-1); }
+  static __device__ __forceinline__ ForwardWork end() { return ForwardWork(-2); }
+
+  __device__ __forceinline__ explicit ForwardWork(int note) : note_(note) {}
+  __device__ __forceinline__ int note() const { return note_; }
+
+  __device__ __forceinline__ bool is_end() const { return note_ == -2; }
+  __device__ __forceinline__ bool is_tile() const { return note_ >= 0; }
+  __device__ __forceinline__ bool is_first_pass() const { return note_ >= 0 && redo() == 0; }
+  __device__ __forceinline__ int verdict_slot() const { return note_ & 0xff; }
+  __device__ __forceinline__ int redo() const { return note_ >> 8; }
+
+private:
+  int note_;
+};
+
+/// Of one tile of keys.
+struct ForwardStep {
+  int valid_keys;  ///< of the tile's columns; the rest are masked
+  bool is_last;    ///< of its row
+};
+
+/// Two query tiles in turn, a staging tile for O, rings of `stages` tiles of K and of V; then barriers and notes. Tiles are in
+/// panels of 64 channels (PanelDescriptor). A ring slot is full when its bytes have come and empty when all consumer warps
+/// have arrived. Notes are written before the producer arrives at the barrier that fills the slot.
+template <ForwardConfig config>
+class ForwardPipe {
+public:
+  static constexpr int head_dim = config.head_dim, q_tile = config.q_tile, kv_tile = config.kv_tile;
+  static constexpr int stages = config.stages, q_slots = 2, verdicts = 4;
+  static constexpr int consumer_warps = q_tile / 16;
+  static constexpr int panels = head_dim / 64, panel_row_bytes = 128;
+  static constexpr int q_panel_bytes = q_tile * panel_row_bytes, kv_panel_bytes = kv_tile * panel_row_bytes;
+  static constexpr int q_bytes = panels * q_panel_bytes, kv_bytes = panels * kv_panel_bytes;
+
+  using QPosition = RingPosition<q_slots>;
+  using KvPosition = RingPosition<stages>;
+  using VerdictPosition = RingPosition<verdicts>;
+
+  __device__ __forceinline__ explicit ForwardPipe(std::uint32_t shared) : base_(shared) {}
+
+  /// By one thread.
+  __device__ __forceinline__ void init() const {
+    for (int slot = 0; slot < q_slots; ++slot) q_full(slot).init(1), q_empty(slot).init(consumer_warps);
+    for (int slot = 0; slot < stages; ++slot) {
+      k_full(slot).init(1), k_empty(slot).init(consumer_warps);
+      v_full(slot).init(1), v_empty(slot).init(consumer_warps);
+    }
+    for (int slot = 0; slot < verdicts; ++slot) judged(slot).init(consumer_warps), clear_redo(slot);
+    publish_mbarriers();
+  }
+
+  __device__ __forceinline__ std::uint32_t q(int slot) const { return base_ + slot * q_bytes; }
+  __device__ __forceinline__ std::uint32_t out() const { return base_ + q_slots * q_bytes; }
+  __device__ __forceinline__ std::uint32_t k(int slot) const { return base_ + kv_offset + slot * kv_bytes; }
+  __device__ __forceinline__ std::uint32_t v(int slot) const { return k(stages + slot); }
+
+  __device__ __forceinline__ Mbarrier q_full(int slot) const { return barrier(slot); }
+  __device__ __forceinline__ Mbarrier q_empty(int slot) const { return barrier(q_slots + slot); }
+  __device__ __forceinline__ Mbarrier judged(int slot) const { return barrier(2 * q_slots + slot); }
+  __device__ __forceinline__ Mbarrier k_full(int slot) const { return kv_barrier(0, slot); }
+  __device__ __forceinline__ Mbarrier k_empty(int slot) const { return kv_barrier(1, slot); }
+  __device__ __forceinline__ Mbarrier v_full(int slot) const { return kv_barrier(2, slot); }
+  __device__ __forceinline__ Mbarrier v_empty(int slot) const { return kv_barrier(3, slot); }
+
+  /// The work whose Q is in the slot.
+  __device__ __forceinline__ void note_work(int slot, ForwardWork work) const {
+    store_shared(base_ + work_offset + 4 * slot, work.note());
+  }
+  __device__ __forceinline__ ForwardWork read_work(int slot) const {
+    return ForwardWork(load_shared(base_ + work_offset + 4 * slot));
+  }
+
+  /// The step whose K is in the slot.
+  __device__ __forceinline__ void note_step(int slot, ForwardStep const& step) const {
+    store_shared(base_ + step_offset + 4 * slot, step.valid_keys << 1 | static_cast<int>(step.is_last));
+  }
+  __device__ __forceinline__ ForwardStep read_step(int slot) const {
+    int const note = load_shared(base_ + step_offset + 4 * slot);
+    return {note >> 1, (note & 1) != 0};
+  }
+
+  /// The tile that a verdict is about: valid until all consumers have given it.
+  __device__ __forceinline__ void note_tile(int slot, ForwardTile const& at) const {
+    store_shared(tile_note(slot), at.batch);
+    store_shared(tile_note(slot) + 4, at.head);
+    store_shared(tile_note(slot) + 8, at.tile);
+  }
+  __device__ __forceinline__ ForwardTile read_tile(int slot) const {
+    return {load_shared(tile_note(slot)), load_shared(tile_note(slot) + 4), load_shared(tile_note(slot) + 8)};
+  }
+
+  /// Verdicts: bit w of `redo`: warp w asks for the tile once more.
+  __device__ __forceinline__ void clear_redo(int slot) const { store_shared(redo_note(slot), 0); }
+  __device__ __forceinline__ void ask_redo(int slot, int warp) const {
+    or_shared(redo_note(slot), 1 << warp);
+  }
+  __device__ __forceinline__ int read_redo(int slot) const { return load_shared(redo_note(slot)); }
+
+private:
+  static constexpr int kv_offset = 3 * q_bytes;
+  static constexpr int barrier_offset = kv_offset + 2 * stages * kv_bytes;
+  static constexpr int barriers = 2 * q_slots + verdicts + 4 * stages;
+  static constexpr int work_offset = barrier_offset + barriers * 8;
+  static constexpr int step_offset = work_offset + q_slots * 4;
+  static constexpr int tile_offset = step_offset + stages * 4;
+  static constexpr int redo_offset = tile_offset + verdicts * 12;
+  static_assert(redo_offset + verdicts * 4 <= barrier_offset + ForwardConfig::barrier_bytes);
+
+  __device__ __forceinline__ Mbarrier barrier(int index) const {
+    return Mbarrier(base_ + barrier_offset + 8 * index);
+  }
+  __device__ __forceinline__ Mbarrier kv_barrier(int kind, int slot) const {
+    return barrier(2 * q_slots + verdicts + kind * stages + slot);
+  }
+  __device__ __forceinline__ std::uint32_t tile_note(int slot) const {
+    return base_ + tile_offset + 12 * slot;
+  }
+  __device__ __forceinline__ std::uint32_t redo_note(int slot) const {
+    return base_ + redo_offset + 4 * slot;
+  }
+
+  std::uint32_t base_;
+};
+
+}  // namespace sparge

@@ -1,0 +1,134 @@
+#pragma once
+/// The end of a tile's rows in the sm90a forward kernel: verdict, division by the row sum, O by the copy engine, lse.
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "sparge/collective/forward_pipe_sm90.cuh"
+#include "sparge/device/fragment.cuh"
+#include "sparge/device/guarded_softmax.cuh"
+#include "sparge/device/online_softmax.cuh"
+#include "sparge/device/swizzle.cuh"
+#include "sparge/device/tma_sm90.cuh"
+#include "sparge/kernel/forward_params.hpp"
+
+namespace sparge {
+
+/// Each warp stores its own 16 rows, from its own part of the staging tile.
+template <ForwardConfig config, class T>
+class ForwardStoreSm90 {
+public:
+  using Params = ForwardParams<T>;
+  using Pipe = ForwardPipe<config>;
+  using Out = Fragment<config.head_dim>;
+
+  __device__ __forceinline__ ForwardStoreSm90(Params const& params, CUtensorMap const& out, Pipe pipe,
+                                              int warpgroup)
+      : params_(params), out_tensor_(out), pipe_(pipe), warp_(4 * warpgroup + warp_index() % 4) {}
+
+  /// Stores the rows, or asks for them once more: where the softmax did not hold, or O is not finite. The latter may be the
+  /// fault of a weight above 1 times a V near the end of f32's range.
+  __device__ __forceinline__ void store_guarded(ForwardWork work, Out const& out,
+                                                GuardedSoftmax const& softmax) {
+    float const sum[2] = {softmax.row_sum(0), softmax.row_sum(1)};
+    float const factor[2] = {reciprocal_fast(sum[0]), reciprocal_fast(sum[1])};
+    bool const is_finite = stage(out, factor);
+    bool const again = !is_finite || softmax.needs_exact(0, sum[0]) || softmax.needs_exact(1, sum[1]);
+    if (__any_sync(0xffffffffu, again)) {
+      if (lane_index() == 0) pipe_.ask_redo(work.verdict_slot(), warp_);
+    } else {
+      ForwardTile const at = pipe_.read_tile(work.verdict_slot());
+      store_staged(at);
+      if (params_.lse)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) store_lse(at, r, softmax.log_sum_exp(r, sum[r]));
+    }
+    judge(work);
+  }
+
+  /// Of the second pass, for those who asked for it. A row that kept no finite logit is 0, with lse = -inf.
+  __device__ __forceinline__ void store_exact(ForwardWork work, Out& out, OnlineSoftmax<1> const& softmax) {
+    if (work.redo() >> warp_ & 1) {
+      ForwardTile const at = pipe_.read_tile(work.verdict_slot());
+      float factor[2];
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        float const sum = softmax.row_sum(0, r);
+        if (sum == 0) out.clear_row(r);
+        factor[r] = sum == 0 ? 0 : 1 / sum;
+        if (params_.lse) store_lse(at, r, softmax.log_sum_exp(0, r, params_.scale_log2, sum));
+      }
+      stage(out, factor);
+      store_staged(at);
+    }
+    judge(work);
+  }
+
+  /// Shared memory must outlive the copies that read it.
+  __device__ __forceinline__ void finish() const {
+    if (lane_index() == 0) wait_for_store_reads();
+  }
+
+private:
+  static constexpr int warp_bytes = 16 * Pipe::panel_row_bytes;
+
+  /// The last use of the tile's note.
+  __device__ __forceinline__ void judge(ForwardWork work) const {
+    __syncwarp();
+    if (lane_index() == 0) pipe_.judged(work.verdict_slot()).arrive();
+  }
+
+  __device__ __forceinline__ std::uint32_t staged(int panel) const {
+    return pipe_.out() + panel * Pipe::q_panel_bytes + warp_ * warp_bytes;
+  }
+
+  /// Rows times their factors, rounded, to the staging tile. Returns whether all of this lane's are finite.
+  __device__ __forceinline__ bool stage(Out const& out, float const (&factor)[2]) const {
+    if (lane_index() == 0) wait_for_store_reads();
+    __syncwarp();
+    int const row = lane_index() % 16, half = lane_index() / 16;
+    std::uint32_t probe = 0;  // a pair of T that becomes NaN
+#pragma unroll
+    for (int i = 0; i < config.head_dim / 16; ++i) {
+      std::uint32_t values[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        int const group = 2 * i + j / 2, r = j % 2;
+        values[j] = pack<T>(out.at(r, group, 0) * factor[r], out.at(r, group, 1) * factor[r]);
+        probe = add_zero_times<T>(probe, values[j]);
+      }
+      int const chunk = 2 * (i % 4) + half;
+      stmatrix(staged(i / 4) + SwizzledTile<64>::offset(row, chunk), values);
+    }
+    return (probe & 0x7fff7fffu) == 0;
+  }
+
+  __device__ __forceinline__ void store_staged(ForwardTile const& at) const {
+    fence_shared_for_copies();
+    __syncwarp();
+    if (lane_index() != 0) return;
+#pragma unroll
+    for (int panel = 0; panel < Pipe::panels; ++panel)
+      store_box(out_tensor_, {panel * 64, first_token(at), at.head, at.batch}, staged(panel));
+    commit_stores();
+  }
+
+  __device__ __forceinline__ void store_lse(ForwardTile const& at, int r, float lse) const {
+    int const token = first_token(at) + Out::row(r);
+    if (lane_index() % 4 != 0 || token >= params_.q_tokens) return;
+    params_.lse[(std::int64_t{at.batch} * params_.heads + at.head) * params_.q_tokens + token] = lse;
+  }
+
+  __device__ __forceinline__ int first_token(ForwardTile const& at) const {
+    return at.tile * config.q_tile + 16 * warp_;
+  }
+
+  Params const& params_;
+  CUtensorMap const& out_tensor_;
+  Pipe pipe_;
+  int warp_;  ///< of the tile's consumers
+};
+
+}  // namespace sparge

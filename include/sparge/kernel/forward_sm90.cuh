@@ -1,0 +1,101 @@
+#pragma once
+/// Block-sparse attention, forward, for capability 9.0: persistent thread blocks of one producer warpgroup and one or two teams
+/// of consumer warpgroups. A team computes one tile of `q_tile` query rows at a time.
+
+#include <cstdint>
+
+#include "sparge/collective/forward_loop_sm90.cuh"
+#include "sparge/collective/forward_pipe_sm90.cuh"
+#include "sparge/collective/forward_producer_sm90.cuh"
+#include "sparge/device/swizzle.cuh"
+#include "sparge/device/warp.cuh"
+#include "sparge/kernel/forward_params.hpp"
+#include "sparge/kernel/launch.cuh"
+#include "sparge/kernel/tensor_map.cuh"
+#include "sparge/plan/forward_config.hpp"
+
+namespace sparge {
+
+/// Which overlap is fastest is measured (docs/decisions).
+constexpr ForwardTuning forward_tuning(ForwardConfig const& config) {
+  return {config.head_dim == 64 ? Overlap::back_to_back : Overlap::own_product, false};
+}
+
+template <ForwardConfig config, ForwardTuning tuning = forward_tuning(config)>
+class ForwardSm90 {
+public:
+  using T = std::conditional_t<config.dtype == ElementType::bf16, bfloat16, float16>;
+  using Pipe = ForwardPipe<config>;
+  static constexpr int threads = config.threads(), ctas_per_sm = config.ctas_per_sm;
+  static constexpr std::int64_t most_smem_bytes = config.smem_bytes();
+
+  struct Params {
+    ForwardTensors tensors;
+    ForwardParams<T> forward;
+  };
+
+  static __device__ __forceinline__ void run(Params const& params, unsigned char* smem) {
+    if (threadIdx.x == 0)
+      for (int team = 0; team < teams; ++team) pipe_of(smem, team).init();
+    __syncthreads();
+    // The same for all lanes, which the compiler cannot see.
+    int const warpgroup = __shfl_sync(all_lanes, static_cast<int>(threadIdx.x) / 128, 0);
+    if (warpgroup == 0) {
+      give_registers<producer_registers>();
+      produce(params, smem);
+    } else {
+      take_registers<consumer_registers>();
+      int const team = (warpgroup - 1) / 2;
+      ForwardLoopSm90<config, T, tuning> loop(params.forward, params.tensors.out, pipe_of(smem, team), team,
+                                              (warpgroup - 1) % 2);
+      loop.run();
+    }
+  }
+
+  /// Encodes the descriptors, and sets the counter of tiles to 0 in the stream.
+  static cudaError_t enqueue(ForwardParams<T> const& forward, std::int64_t blocks,
+                             cudaStream_t stream) noexcept {
+    if (blocks == 0) return cudaSuccess;
+    PendingError const pending;
+    Params params{{}, forward};
+    cudaError_t error = encode(params);
+    if (error == cudaSuccess)
+      error = cudaMemsetAsync(forward.tile_counter, 0, sizeof *forward.tile_counter, stream);
+    if (error != cudaSuccess) return pending.take_back(error);
+    return launch<ForwardSm90>(params, blocks, config.smem_bytes(), stream);
+  }
+
+private:
+  static constexpr int teams = config.teams();
+  static constexpr int team_bytes = static_cast<int>(config.smem_bytes()) / teams;
+  static constexpr int producer_registers = config.producer_registers();
+  static constexpr int consumer_registers = config.consumer_registers();
+
+  static __device__ __forceinline__ Pipe pipe_of(unsigned char* smem, int team) {
+    return Pipe(shared_address(smem) + team * team_bytes);
+  }
+
+  /// One warp of the first warpgroup for each team; the others only gave their registers.
+  static __device__ __forceinline__ void produce(Params const& params, unsigned char* smem) {
+    int const team = warp_index();
+    if (team >= teams) return;
+    ForwardProducerSm90<config, T> producer(params.forward, params.tensors, pipe_of(smem, team));
+    producer.run(static_cast<int>(blockIdx.x) * teams + team, static_cast<int>(gridDim.x) * teams);
+  }
+
+  static cudaError_t encode(Params& params) noexcept {
+    ForwardParams<T> const& forward = params.forward;
+    TensorMapEncoder encoder;
+    cudaError_t error = encoder.find();
+    auto const add = [&](auto const& view, int box_tokens, CUtensorMap* map) {
+      if (error == cudaSuccess) error = encoder.encode(view, box_tokens, forward.out.data, map);
+    };
+    add(forward.q, config.q_tile, &params.tensors.q);
+    add(forward.k, 64, &params.tensors.k);
+    add(forward.v, 64, &params.tensors.v);
+    add(forward.out, 16, &params.tensors.out);
+    return error;
+  }
+};
+
+}  // namespace sparge
