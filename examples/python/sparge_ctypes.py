@@ -106,7 +106,7 @@ class Kernel(Struct):
 
 class Plan(Struct):
     _fields_ = [("struct_size", c_size_t), ("workspace_bytes", c_size_t), ("operation", c_int32), ("dtype", c_int32),
-                ("kernel", c_int32), ("reserved", c_int32), ("opaque", c_uint64 * 60)]
+                ("kernel", c_int32), ("dq_kernel", c_int32), ("opaque", c_uint64 * 60)]
 
 
 class PoolArgs(Struct):
@@ -132,6 +132,12 @@ class ForwardArgs(Struct):
                 ("lse", c_void_p)]
 
 
+class BackwardArgs(Struct):
+    _fields_ = [("struct_size", c_size_t), ("q", Tensor), ("k", Tensor), ("v", Tensor), ("out", Tensor),
+                ("grad_out", Tensor), ("lse", c_void_p), ("grad_lse", c_void_p), ("mask", Mask), ("grad_q", Tensor),
+                ("grad_k", Tensor), ("grad_v", Tensor)]
+
+
 class TransposeMaskArgs(Struct):
     _fields_ = [("struct_size", c_size_t), ("mask", Mask), ("transposed", Mask)]
 
@@ -155,10 +161,10 @@ class Error(RuntimeError):
 
 
 # Calls of one form: the arguments between the first and the last ones.
-TYPED_PLANS = ("pool", "build_mask", "forward")
+TYPED_PLANS = ("pool", "build_mask", "forward", "backward")
 PLANS = ("select_blocks", "mask_stats", "mask_form")
 CALLS = {"pool": PoolArgs, "select_blocks": SelectBlocksArgs, "build_mask": BuildMaskArgs, "mask_stats": MaskStatsArgs,
-         "forward": ForwardArgs}
+         "forward": ForwardArgs, "backward": BackwardArgs}
 MASK_FORMS = {"transpose_mask": TransposeMaskArgs, "mask_to_bytes": ByteMaskArgs, "mask_from_bytes": ByteMaskArgs,
               "mask_to_lists": BlockListsArgs, "mask_from_lists": BlockListsArgs}
 
@@ -172,6 +178,7 @@ class Library:
         self._declare("mask_words", POINTER(Problem), POINTER(c_size_t))
         self._declare("transposed_mask_words", POINTER(Problem), POINTER(c_size_t))
         self._declare("supported_kernel", c_int32, POINTER(Kernel))
+        self._declare("supported_backward_kernel", c_int32, POINTER(Kernel))
         planned = (POINTER(Device), POINTER(Options), POINTER(Plan))
         for name in TYPED_PLANS:
             self._declare("plan_" + name, POINTER(Problem), c_int32, *planned)
@@ -183,6 +190,7 @@ class Library:
             self._declare(name, POINTER(Plan), POINTER(args), c_void_p)
         library.sparge_version.restype = c_char_p
         library.sparge_supported_kernels.restype = c_int32
+        library.sparge_supported_backward_kernels.restype = c_int32
 
     def _declare(self, name, *arguments):
         function = getattr(self._library, "sparge_" + name)
@@ -223,6 +231,14 @@ class Library:
         self._call("supported_kernel", index, byref(kernel))
         return kernel
 
+    def supported_backward_kernels(self):
+        return self._library.sparge_supported_backward_kernels()
+
+    def supported_backward_kernel(self, index):
+        kernel = Kernel()
+        self._call("supported_backward_kernel", index, byref(kernel))
+        return kernel
+
     # ---- Plans ----
 
     def _plan(self, name, *arguments, options):
@@ -248,6 +264,9 @@ class Library:
     def plan_forward(self, problem, dtype, device, options=None):
         return self._plan("forward", byref(problem), dtype, byref(device), options=options)
 
+    def plan_backward(self, problem, dtype, device, options=None):
+        return self._plan("backward", byref(problem), dtype, byref(device), options=options)
+
     # ---- Calls: `workspace` is a pointer to `workspace_bytes`, `stream` a cudaStream_t, both as integers ----
 
     def _run(self, name, plan, args, workspace, workspace_bytes, stream):
@@ -267,6 +286,9 @@ class Library:
 
     def forward(self, plan, args, workspace, workspace_bytes, stream):
         self._run("forward", plan, args, workspace, workspace_bytes, stream)
+
+    def backward(self, plan, args, workspace, workspace_bytes, stream):
+        self._run("backward", plan, args, workspace, workspace_bytes, stream)
 
     def transpose_mask(self, plan, args, stream):
         self._call("transpose_mask", byref(plan), byref(args), stream)

@@ -112,11 +112,12 @@ enum {
   SPARGE_CHECK_LOCATION = 1   /* also that the device can reach the memory: about a microsecond a pointer */
 };
 
-/* What a caller may choose when making a plan. Null options are all zeros. */
+/* What a caller may choose when making a plan. Null options are all zeros. `force_kernel` is of forward an index of
+ * sparge_supported_kernel(), of backward one of sparge_supported_backward_kernel(), whose other pass is chosen as ever. */
 typedef struct {
   size_t struct_size;
   int32_t has_force_kernel; /* 1 = use `force_kernel` or refuse, 0 = the best one for problem and device */
-  int32_t force_kernel;     /* an index of sparge_supported_kernel(); 0 unless has_force_kernel */
+  int32_t force_kernel;     /* 0 unless has_force_kernel */
   sparge_pointer_check pointer_check;
   int32_t reserved;
 } sparge_options;
@@ -190,7 +191,7 @@ SPARGE_API sparge_code sparge_mask_words(sparge_problem const* problem, size_t* 
 SPARGE_API sparge_code sparge_transposed_mask_words(sparge_problem const* problem, size_t* words,
                                                     sparge_status* status);
 
-/* One forward kernel of this build. */
+/* One attention kernel of this build. */
 typedef struct {
   size_t struct_size;
   char const* name; /* e.g. "sm80 bf16 d128 tile 128x64 stages 2 warps 4"; lives as long as the library */
@@ -206,17 +207,24 @@ SPARGE_API int32_t sparge_supported_kernels(void);
  * (SPARGE_UNSUPPORTED). */
 SPARGE_API sparge_code sparge_supported_kernel(int32_t index, sparge_kernel* kernel, sparge_status* status);
 
+/* The same for the backward kernels, of both passes: names begin with "dkdv" (gradients of K and V) or "dq". */
+SPARGE_API int32_t sparge_supported_backward_kernels(void);
+SPARGE_API sparge_code sparge_supported_backward_kernel(int32_t index, sparge_kernel* kernel,
+                                                        sparge_status* status);
+
 /* ---- Plans: no CUDA call ------------------------------------------------------------------------------------------ */
 
 /* A plan lives where the caller puts it: on the stack, in a cache. Copy it freely. Its size never changes. It may be used from
- * several threads, and only with the library that made it: neither stored in a file nor handed to another version. */
+ * several threads, and only with the library that made it: neither stored in a file nor handed to another version.
+ * Of forward `kernel` is the chosen sparge_supported_kernel(); of backward, `kernel` and `dq_kernel` are the chosen
+ * sparge_supported_backward_kernel() for dK and dV and for dQ. Both are -1 where there is no choice. */
 typedef struct {
   size_t struct_size;
   size_t workspace_bytes; /* that the call needs */
   int32_t operation;      /* which call it is for; another one refuses it */
   sparge_dtype dtype;     /* 0 where the operation has none */
-  int32_t kernel;         /* the chosen kernel, see sparge_supported_kernel(); -1 where there is no choice */
-  int32_t reserved;
+  int32_t kernel;         /* of forward, or of dK and dV */
+  int32_t dq_kernel;
   uint64_t opaque[60];
 } sparge_plan;
 
@@ -241,6 +249,10 @@ SPARGE_API sparge_code sparge_plan_mask_form(sparge_problem const* problem, spar
 SPARGE_API sparge_code sparge_plan_forward(sparge_problem const* problem, sparge_dtype dtype,
                                            sparge_device const* device, sparge_options const* options,
                                            sparge_plan* plan, sparge_status* status);
+/* Workspace: batch * heads * (8 bytes a query token + 1 bit a block pair), rounded up; it has no term in q_tokens * head_dim. */
+SPARGE_API sparge_code sparge_plan_backward(sparge_problem const* problem, sparge_dtype dtype,
+                                            sparge_device const* device, sparge_options const* options,
+                                            sparge_plan* plan, sparge_status* status);
 
 /* ---- Calls: enqueue only ------------------------------------------------------------------------------------------ */
 
@@ -311,6 +323,27 @@ typedef struct {
 SPARGE_API sparge_code sparge_forward(sparge_plan const* plan, sparge_forward_args const* args,
                                       void* workspace, size_t workspace_bytes, sparge_stream stream,
                                       sparge_status* status);
+
+/* Gradients of a loss through `out` and, where grad_lse is given, through `lse`; both may be those of sparge_forward() or merged
+ * over shards. The mask is a constant. grad_k and grad_v are sums over the query heads of a group. Every element of the outputs
+ * is written once, zeros where nothing is kept included, and two runs give the same bits. */
+typedef struct {
+  size_t struct_size;
+  sparge_tensor q;        /* [batch, heads, q_tokens, head_dim] */
+  sparge_tensor k;        /* [batch, kv_heads, kv_tokens, head_dim] */
+  sparge_tensor v;        /* like k */
+  sparge_tensor out;      /* like q */
+  sparge_tensor grad_out; /* like q, laid out on its own */
+  float const* lse;       /* contiguous [batch, heads, q_tokens], 16-byte aligned */
+  float const* grad_lse;  /* optional, like lse; null for zeros */
+  sparge_mask mask;       /* that of sparge_forward() */
+  sparge_tensor grad_q;   /* out, like q */
+  sparge_tensor grad_k;   /* out, like k */
+  sparge_tensor grad_v;   /* out, like k */
+} sparge_backward_args;
+SPARGE_API sparge_code sparge_backward(sparge_plan const* plan, sparge_backward_args const* args,
+                                       void* workspace, size_t workspace_bytes, sparge_stream stream,
+                                       sparge_status* status);
 
 /* ---- Forms of a mask: plans of sparge_plan_mask_form(), no workspace ---------------------------------------------- */
 

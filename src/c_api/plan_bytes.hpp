@@ -8,7 +8,16 @@
 
 namespace sparge::c_api {
 
-enum class Operation : std::int32_t { none, pool, select_blocks, build_mask, mask_stats, mask_form, forward };
+enum class Operation : std::int32_t {
+  none,
+  pool,
+  select_blocks,
+  build_mask,
+  mask_stats,
+  mask_form,
+  forward,
+  backward
+};
 
 /// What the library knows of a type of plan.
 template <class Plan>
@@ -50,6 +59,12 @@ struct PlanTraits<ForwardPlan<T>> {
   static constexpr sparge_dtype dtype = dtype_of<T>;
   static constexpr char const* needed = "the call needs a plan of sparge_plan_forward()";
 };
+template <class T>
+struct PlanTraits<BackwardPlan<T>> {
+  static constexpr Operation operation = Operation::backward;
+  static constexpr sparge_dtype dtype = dtype_of<T>;
+  static constexpr char const* needed = "the call needs a plan of sparge_plan_backward()";
+};
 
 template <class Plan>
 std::size_t workspace_of(Plan const& plan) {
@@ -57,13 +72,22 @@ std::size_t workspace_of(Plan const& plan) {
 }
 inline std::size_t workspace_of(MaskFormPlan const&) { return 0; }
 
+/// What a plan chose, -1 where it had no choice.
+struct ChosenKernels {
+  std::int32_t first, dq;
+};
+
 template <class Plan>
-std::int32_t kernel_of(Plan const&) {
-  return -1;
+ChosenKernels kernels_of(Plan const&) {
+  return {-1, -1};
 }
 template <class T>
-std::int32_t kernel_of(ForwardPlan<T> const& plan) {
-  return plan.kernel;
+ChosenKernels kernels_of(ForwardPlan<T> const& plan) {
+  return {plan.kernel, -1};
+}
+template <class T>
+ChosenKernels kernels_of(BackwardPlan<T> const& plan) {
+  return {plan.dkdv_kernel, plan.dq_kernel};
 }
 
 /// The opaque part begins with where the plan is from; a plan's public members are only for reading.
@@ -100,7 +124,8 @@ void store(Plan const& plan, sparge_plan* to) {
   out.workspace_bytes = workspace_of(plan);
   out.operation = operation;
   out.dtype = Traits::dtype;
-  out.kernel = kernel_of(plan);
+  out.kernel = kernels_of(plan).first;
+  out.dq_kernel = kernels_of(plan).dq;
   std::memcpy(out.opaque, &bytes, sizeof bytes);
   write(out, to);
 }

@@ -94,3 +94,14 @@ sparge_code sparge_plan_forward(sparge_problem const* problem, sparge_dtype dtyp
     });
   });
 }
+
+sparge_code sparge_plan_backward(sparge_problem const* problem, sparge_dtype dtype,
+                                 sparge_device const* device, sparge_options const* options,
+                                 sparge_plan* plan, sparge_status* status) {
+  return answer(status, [&] {
+    return with_element(dtype, [&](auto element) {
+      using T = typename decltype(element)::type;
+      return make_plan<BackwardPlan<T>>({problem, device, options}, plan_backward<T>, plan);
+    });
+  });
+}

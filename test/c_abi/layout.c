@@ -64,7 +64,7 @@ static void print_plan(void) {
   MEMBER(sparge_plan, operation);
   MEMBER(sparge_plan, dtype);
   MEMBER(sparge_plan, kernel);
-  MEMBER(sparge_plan, reserved);
+  MEMBER(sparge_plan, dq_kernel);
   MEMBER(sparge_plan, opaque);
 }
 
@@ -137,6 +137,22 @@ static void print_args(void) {
   MEMBER(sparge_forward_args, lse);
 }
 
+static void print_backward_args(void) {
+  STRUCT(sparge_backward_args);
+  MEMBER(sparge_backward_args, struct_size);
+  MEMBER(sparge_backward_args, q);
+  MEMBER(sparge_backward_args, k);
+  MEMBER(sparge_backward_args, v);
+  MEMBER(sparge_backward_args, out);
+  MEMBER(sparge_backward_args, grad_out);
+  MEMBER(sparge_backward_args, lse);
+  MEMBER(sparge_backward_args, grad_lse);
+  MEMBER(sparge_backward_args, mask);
+  MEMBER(sparge_backward_args, grad_q);
+  MEMBER(sparge_backward_args, grad_k);
+  MEMBER(sparge_backward_args, grad_v);
+}
+
 static void print_mask_form_args(void) {
   STRUCT(sparge_transpose_mask_args);
   MEMBER(sparge_transpose_mask_args, struct_size);
@@ -160,6 +176,7 @@ int main(void) {
   print_plan();
   print_tensors_and_masks();
   print_args();
+  print_backward_args();
   print_mask_form_args();
   return 0;
 }
