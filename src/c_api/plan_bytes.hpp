@@ -2,6 +2,7 @@
 /// Plans as bytes: which operation, element type and library a sparge_plan is of, and the plan of sparge.hpp inside.
 
 #include "c_api/convert.hpp"
+#include "c_api/plan_values.hpp"
 #include "c_api/structs.hpp"
 #include "sparge/plan/built.hpp"
 #include "sparge/sparge.hpp"
@@ -97,12 +98,6 @@ struct PlanHeader {
   sparge_dtype dtype;
 };
 
-template <class Plan>
-struct PlanBytes {
-  PlanHeader header;
-  Plan plan;
-};
-
 /// A plan's size never changes: what fits no longer is a new struct.
 inline Status check_plan_size(sparge_plan const* plan) {
   if (plan == nullptr) return refuse("plan", "must not be null");
@@ -114,19 +109,20 @@ inline Status check_plan_size(sparge_plan const* plan) {
 
 /// `to` was checked by check_plan_size().
 template <class Plan>
-void store(Plan const& plan, sparge_plan* to) {
-  using Bytes = PlanBytes<Plan>;
+void store(Plan plan, sparge_plan* to) {
   using Traits = PlanTraits<Plan>;
-  static_assert(std::is_trivially_copyable_v<Bytes> && sizeof(Bytes) <= sizeof to->opaque);
+  static_assert(sizeof(PlanHeader) + sizeof(Plan) <= sizeof to->opaque);
   constexpr auto operation = static_cast<std::int32_t>(Traits::operation);
-  Bytes const bytes{{built::version_number, operation, Traits::dtype}, plan};
   sparge_plan out{};
   out.workspace_bytes = workspace_of(plan);
   out.operation = operation;
   out.dtype = Traits::dtype;
   out.kernel = kernels_of(plan).first;
   out.dq_kernel = kernels_of(plan).dq;
-  std::memcpy(out.opaque, &bytes, sizeof bytes);
+  PlanHeader const header{built::version_number, operation, Traits::dtype};
+  ValueWriter writer(reinterpret_cast<unsigned char*>(out.opaque));
+  writer(header);
+  each_value(plan, writer);
   write(out, to);
 }
 
@@ -152,9 +148,10 @@ Status check_plan(sparge_plan const* plan) {
 /// `from` was checked by check_plan() and is of Plan's element type.
 template <class Plan>
 Plan load(sparge_plan const* from) {
-  PlanBytes<Plan> bytes;
-  std::memcpy(static_cast<void*>(&bytes), from->opaque, sizeof bytes);
-  return bytes.plan;
+  Plan plan;
+  ValueReader reader(reinterpret_cast<unsigned char const*>(from->opaque) + sizeof(PlanHeader));
+  each_value(plan, reader);
+  return plan;
 }
 
 }  // namespace sparge::c_api

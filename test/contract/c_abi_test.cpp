@@ -1,5 +1,6 @@
 // The C ABI makes the calls of sparge.hpp: the same plans, the same refusals, the same bits.
 
+#include <cstring>
 #include <vector>
 
 #include "contract/c_structs.hpp"
@@ -26,7 +27,8 @@ std::vector<CPlanCall> every_c_plan_call() {
           {"build_mask", with_bf16<sparge_plan_build_mask>},
           {"mask_stats", sparge_plan_mask_stats},
           {"mask_form", sparge_plan_mask_form},
-          {"forward", with_bf16<sparge_plan_forward>}};
+          {"forward", with_bf16<sparge_plan_forward>},
+          {"backward", with_bf16<sparge_plan_backward>}};
 }
 
 /// Every call that takes a plan, on arguments that are refused later than the plan is.
@@ -56,7 +58,8 @@ std::vector<CCall> every_c_call() {
           {"mask_from_bytes", "mask_form", form_on_nothing<sparge_byte_mask_args, sparge_mask_from_bytes>},
           {"mask_to_lists", "mask_form", form_on_nothing<sparge_block_lists_args, sparge_mask_to_lists>},
           {"mask_from_lists", "mask_form", form_on_nothing<sparge_block_lists_args, sparge_mask_from_lists>},
-          {"forward", "forward", on_nothing<sparge_forward_args, sparge_forward>}};
+          {"forward", "forward", on_nothing<sparge_forward_args, sparge_forward>},
+          {"backward", "backward", on_nothing<sparge_backward_args, sparge_backward>}};
 }
 
 /// Plans for the current device, or for one that is not here.
@@ -102,7 +105,7 @@ void check_forward_is_bit_equal(AttentionProblem const& p) {
   ForwardArgs<T> const from = run.args();
   auto args = sized<sparge_forward_args>();
   args.q = c_tensor(from.q), args.k = c_tensor(from.k), args.v = c_tensor(from.v);
-  args.mask = {const_cast<std::uint32_t*>(from.mask.data), from.mask.words};
+  args.mask = c_mask(from.mask);
   args.out = c_tensor(from.out), args.lse = from.lse;
   auto status = sized<sparge_status>();
   Workspace const workspace = run.workspace();
@@ -147,6 +150,12 @@ void check_build_mask_is_bit_equal(AttentionProblem const& p) {
   CHECK_FALSE(through_c.is_untouched());
 }
 
+/// Fills what the frames of later calls will lie on, so that whatever they leave unset differs.
+[[gnu::noinline]] void dirty_the_stack(int byte) {
+  unsigned char volatile frames[8192];
+  for (unsigned char volatile& at : frames) at = static_cast<unsigned char>(byte);
+}
+
 }  // namespace
 
 TEST_CASE("C plans are those of C++") {
@@ -156,6 +165,7 @@ TEST_CASE("C plans are those of C++") {
   CHECK(c_plan.kernel == plan.kernel);
   CHECK(c_plan.workspace_bytes == plan.workspace_bytes);
   CHECK(c_plan.dtype == SPARGE_BF16);
+  CHECK(c_plan.dq_kernel == -1);
 
   auto kernel = sized<sparge_kernel>();
   auto status = sized<sparge_status>();
@@ -208,6 +218,24 @@ TEST_CASE("Every C plan call refuses what C++ refuses and leaves the plan alone"
   }
 }
 
+TEST_CASE("C plans of equal inputs are equal bytes wherever they are made") {
+  auto const device = c_device(big_device());
+  auto const problem = c_problem(some_problem());
+  for (CPlanCall const& call : every_c_plan_call()) {
+    CAPTURE(call.name);
+    auto first = sized<sparge_plan>(), second = sized<sparge_plan>();
+    dirty_the_stack(0x00);
+    REQUIRE(call.make(&problem, &device, nullptr, &first, nullptr) == SPARGE_OK);
+    dirty_the_stack(0xAB);
+    REQUIRE(call.make(&problem, &device, nullptr, &second, nullptr) == SPARGE_OK);
+    CHECK(std::memcmp(&first, &second, sizeof first) == 0);
+    auto other_problem = problem;
+    other_problem.q_tokens += 1;
+    REQUIRE(call.make(&other_problem, &device, nullptr, &second, nullptr) == SPARGE_OK);
+    CHECK(std::memcmp(&first.opaque, &second.opaque, sizeof first.opaque) != 0);
+  }
+}
+
 TEST_CASE("A dtype that the C ABI does not know is refused by its number") {
   auto const problem = c_problem(some_problem());
   auto const device = c_device(big_device());
@@ -216,6 +244,8 @@ TEST_CASE("A dtype that the C ABI does not know is refused by its number") {
   for (sparge_dtype dtype : {0, 3, -1, 1 << 20}) {
     CAPTURE(dtype);
     check_c_refused(sparge_plan_forward(&problem, dtype, &device, nullptr, &plan, &status), status,
+                    SPARGE_UNSUPPORTED, "dtype", dtype);
+    check_c_refused(sparge_plan_backward(&problem, dtype, &device, nullptr, &plan, &status), status,
                     SPARGE_UNSUPPORTED, "dtype", dtype);
     check_c_refused(sparge_plan_pool(&problem, dtype, &device, nullptr, &plan, &status), status,
                     SPARGE_UNSUPPORTED, "dtype", dtype);

@@ -61,6 +61,19 @@ sparge_tensor c_tensor(TensorView<T> const& view) {
   return out;
 }
 
+inline sparge_mask c_mask(MaskView mask) { return {const_cast<std::uint32_t*>(mask.data), mask.words}; }
+
+template <class T>
+sparge_backward_args c_backward_args(BackwardArgs<T> const& from) {
+  auto args = sized<sparge_backward_args>();
+  args.q = c_tensor(from.q), args.k = c_tensor(from.k), args.v = c_tensor(from.v);
+  args.out = c_tensor(from.out), args.grad_out = c_tensor(from.grad_out);
+  args.lse = from.lse, args.grad_lse = from.grad_lse, args.mask = c_mask(from.mask);
+  args.grad_q = c_tensor(from.grad_q);
+  args.grad_k = c_tensor(from.grad_k), args.grad_v = c_tensor(from.grad_v);
+  return args;
+}
+
 /// A plan call of bf16 as one that takes no element type.
 template <sparge_code (*make)(sparge_problem const*, sparge_dtype, sparge_device const*,
                               sparge_options const*, sparge_plan*, sparge_status*)>
