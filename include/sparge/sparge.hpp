@@ -242,9 +242,9 @@ struct DistillationLossArgs {
   T const* student = nullptr;      ///< [samples, sample_elements], 16-byte aligned
   T const* teacher = nullptr;      ///< like student
   float const* weights = nullptr;  ///< optional, device memory, [samples], 4-byte aligned; null for ones
-  float const* grad_loss =
-      nullptr;  ///< optional, device memory, one value: gradient from behind the loss, or a loss scale
-                ///< (without one, f16 gradients of a large tensor underflow); null for 1
+  /// optional, device memory, one value, 4-byte aligned: the gradient from behind the loss, or a loss scale, without which f16
+  /// gradients of a large tensor underflow; null for 1.
+  float const* grad_loss = nullptr;
   /// out, device memory, one value, 4-byte aligned: the sum over all elements of
   /// weights[sample] * (student - teacher)^2, divided by samples * sample_elements; 0 where there are no elements.
   float* loss = nullptr;
@@ -259,7 +259,7 @@ Status plan_distillation_loss(DistillationProblem const&, Device const&, PlanOpt
 
 /// Loss and gradient in one pass over the data. The loss does not depend on grad_loss or on whether the gradient is asked for.
 /// Sums run in an order that the problem alone decides: two runs give the same bits, on any GPU. The relative error of
-/// the loss is at most 7 * 2^-24 for weights of one sign, however many elements there are (docs/numerics.md); squares must
+/// the loss is at most 2^-21 for weights of one sign, however many elements there are (docs/numerics.md); squares must
 /// stay in the range of f32, so |student - teacher| below 2^62. NaN and infinity propagate.
 template <class T>
 Status distillation_loss(DistillationLossPlan<T> const&, DistillationLossArgs<T> const&, Workspace,
