@@ -72,9 +72,10 @@ typedef struct {
 /* The handle that the CUDA runtime calls cudaStream_t and the driver CUstream. Null is the legacy default stream. */
 typedef struct CUstream_st* sparge_stream;
 
-/* Element type of q, k, v and out. 0 is no type. Types of 8 bits will take further numbers; an unknown number is refused. */
+/* Element type of tensors. 0 is no type. Attention and its masks take SPARGE_BF16 and SPARGE_F16; SPARGE_F32 is for velocity
+ * distillation alone. Types of 8 bits will take further numbers; an unknown number is refused. */
 typedef int32_t sparge_dtype;
-enum { SPARGE_BF16 = 1, SPARGE_F16 = 2 };
+enum { SPARGE_BF16 = 1, SPARGE_F16 = 2, SPARGE_F32 = 3 };
 
 /* What a plan needs to know of a GPU: filled by sparge_query_device(), or by hand to plan for a GPU that is not here. */
 typedef struct {
@@ -105,6 +106,13 @@ typedef struct {
   int32_t reserved;
   int64_t q_offset; /* position of a shard of queries, in tokens; only 0 is built yet */
 } sparge_problem;
+
+/* The shape of velocity distillation: `samples` contiguous samples of `sample_elements` elements each, whatever their own shape.
+ * Either may be 0. */
+typedef struct {
+  size_t struct_size;
+  int64_t samples, sample_elements;
+} sparge_distillation_problem;
 
 typedef int32_t sparge_pointer_check;
 enum {
@@ -253,6 +261,15 @@ SPARGE_API sparge_code sparge_plan_forward(sparge_problem const* problem, sparge
 SPARGE_API sparge_code sparge_plan_backward(sparge_problem const* problem, sparge_dtype dtype,
                                             sparge_device const* device, sparge_options const* options,
                                             sparge_plan* plan, sparge_status* status);
+/* Workspace: 8 bytes for each run of 1024 loads of 16 bytes, rounded up to 256, at most 32 KiB. Of every dtype. */
+SPARGE_API sparge_code sparge_plan_distillation_loss(sparge_distillation_problem const* problem,
+                                                     sparge_dtype dtype, sparge_device const* device,
+                                                     sparge_options const* options, sparge_plan* plan,
+                                                     sparge_status* status);
+/* No workspace. Of every dtype. */
+SPARGE_API sparge_code sparge_plan_interpolate(sparge_distillation_problem const* problem, sparge_dtype dtype,
+                                               sparge_device const* device, sparge_options const* options,
+                                               sparge_plan* plan, sparge_status* status);
 
 /* ---- Calls: enqueue only ------------------------------------------------------------------------------------------ */
 
@@ -344,6 +361,45 @@ typedef struct {
 SPARGE_API sparge_code sparge_backward(sparge_plan const* plan, sparge_backward_args const* args,
                                        void* workspace, size_t workspace_bytes, sparge_stream stream,
                                        sparge_status* status);
+
+/* ---- Velocity distillation ----------------------------------------------------------------------------------------- */
+
+/* A student with sparse attention learns to predict the velocity that a frozen teacher with full attention predicts for the same
+ * x_t, time and condition. Tensors are contiguous [samples, sample_elements]; an output may not overlap another argument at all.
+ *
+ * Loss and gradient in one pass, where count = samples * sample_elements and sums run over all elements:
+ *   loss         = sum of weights[sample] * (student - teacher)^2 / count, 0 where count is 0
+ *   grad_student = 2 * weights[sample] * grad_loss * (student - teacher) / count, computed in f32 and rounded once
+ * grad_loss is the gradient from behind the loss, or a loss scale; the loss depends neither on it nor on whether the gradient is
+ * asked for. Two runs give the same bits. Squares must stay in the range of f32. */
+typedef struct {
+  size_t struct_size;
+  sparge_dtype dtype; /* of student, teacher and grad_student; must be what the plan was made for */
+  int32_t reserved;
+  void const* student;    /* 16-byte aligned */
+  void const* teacher;    /* like student */
+  float const* weights;   /* optional, device [samples]; null for ones */
+  float const* grad_loss; /* optional, device, one value; null for 1 */
+  float* loss;            /* out, device, one value */
+  void* grad_student;     /* optional out, like student; null for the loss alone */
+} sparge_distillation_loss_args;
+SPARGE_API sparge_code sparge_distillation_loss(sparge_plan const* plan,
+                                                sparge_distillation_loss_args const* args, void* workspace,
+                                                size_t workspace_bytes, sparge_stream stream,
+                                                sparge_status* status);
+
+/* The point x_t of the straight path from noise to data. */
+typedef struct {
+  size_t struct_size;
+  sparge_dtype dtype; /* of x0, x1 and x_t; must be what the plan was made for */
+  int32_t reserved;
+  void const* x0; /* noise, 16-byte aligned */
+  void const* x1; /* data, like x0 */
+  float const* t; /* device [samples]; any finite value, 0 gives x0 and 1 gives x1 */
+  void* x_t;      /* out, like x0: t * x1 + (1 - t) * x0, computed in f32 and rounded once */
+} sparge_interpolate_args;
+SPARGE_API sparge_code sparge_interpolate(sparge_plan const* plan, sparge_interpolate_args const* args,
+                                          sparge_stream stream, sparge_status* status);
 
 /* ---- Forms of a mask: plans of sparge_plan_mask_form(), no workspace ---------------------------------------------- */
 

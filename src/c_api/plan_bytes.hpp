@@ -17,7 +17,9 @@ enum class Operation : std::int32_t {
   mask_stats,
   mask_form,
   forward,
-  backward
+  backward,
+  distillation_loss,
+  interpolate
 };
 
 /// What the library knows of a type of plan.
@@ -66,12 +68,28 @@ struct PlanTraits<BackwardPlan<T>> {
   static constexpr sparge_dtype dtype = dtype_of<T>;
   static constexpr char const* needed = "the call needs a plan of sparge_plan_backward()";
 };
+template <class T>
+struct PlanTraits<DistillationLossPlan<T>> {
+  static constexpr Operation operation = Operation::distillation_loss;
+  static constexpr sparge_dtype dtype = dtype_of<T>;
+  static constexpr char const* needed = "the call needs a plan of sparge_plan_distillation_loss()";
+};
+template <class T>
+struct PlanTraits<InterpolatePlan<T>> {
+  static constexpr Operation operation = Operation::interpolate;
+  static constexpr sparge_dtype dtype = dtype_of<T>;
+  static constexpr char const* needed = "the call needs a plan of sparge_plan_interpolate()";
+};
 
 template <class Plan>
 std::size_t workspace_of(Plan const& plan) {
   return plan.workspace_bytes;
 }
 inline std::size_t workspace_of(MaskFormPlan const&) { return 0; }
+template <class T>
+std::size_t workspace_of(InterpolatePlan<T> const&) {
+  return 0;
+}
 
 /// What a plan chose, -1 where it had no choice.
 struct ChosenKernels {

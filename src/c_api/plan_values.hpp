@@ -17,6 +17,12 @@ void each_value(AttentionProblem& p, Use& use) {
   use(batch, heads, kv_heads, q_tokens, kv_tokens, head_dim, q_block, kv_block, scale, order, q_offset);
 }
 
+template <class Use>
+void each_value(DistillationProblem& p, Use& use) {
+  auto& [samples, sample_elements] = p;
+  use(samples, sample_elements);
+}
+
 template <class Plan, class Use>
 void each_value(Plan& plan, Use& use) {
   auto& [problem, device, options, workspace_bytes] = plan;
@@ -26,6 +32,13 @@ void each_value(Plan& plan, Use& use) {
 
 template <class Use>
 void each_value(MaskFormPlan& plan, Use& use) {
+  auto& [problem, device, options] = plan;
+  each_value(problem, use);
+  use(device, options);
+}
+
+template <class T, class Use>
+void each_value(InterpolatePlan<T>& plan, Use& use) {
   auto& [problem, device, options] = plan;
   each_value(problem, use);
   use(device, options);

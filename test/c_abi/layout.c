@@ -153,6 +153,31 @@ static void print_backward_args(void) {
   MEMBER(sparge_backward_args, grad_v);
 }
 
+static void print_distillation(void) {
+  STRUCT(sparge_distillation_problem);
+  MEMBER(sparge_distillation_problem, struct_size);
+  MEMBER(sparge_distillation_problem, samples);
+  MEMBER(sparge_distillation_problem, sample_elements);
+  STRUCT(sparge_distillation_loss_args);
+  MEMBER(sparge_distillation_loss_args, struct_size);
+  MEMBER(sparge_distillation_loss_args, dtype);
+  MEMBER(sparge_distillation_loss_args, reserved);
+  MEMBER(sparge_distillation_loss_args, student);
+  MEMBER(sparge_distillation_loss_args, teacher);
+  MEMBER(sparge_distillation_loss_args, weights);
+  MEMBER(sparge_distillation_loss_args, grad_loss);
+  MEMBER(sparge_distillation_loss_args, loss);
+  MEMBER(sparge_distillation_loss_args, grad_student);
+  STRUCT(sparge_interpolate_args);
+  MEMBER(sparge_interpolate_args, struct_size);
+  MEMBER(sparge_interpolate_args, dtype);
+  MEMBER(sparge_interpolate_args, reserved);
+  MEMBER(sparge_interpolate_args, x0);
+  MEMBER(sparge_interpolate_args, x1);
+  MEMBER(sparge_interpolate_args, t);
+  MEMBER(sparge_interpolate_args, x_t);
+}
+
 static void print_mask_form_args(void) {
   STRUCT(sparge_transpose_mask_args);
   MEMBER(sparge_transpose_mask_args, struct_size);
@@ -177,6 +202,7 @@ int main(void) {
   print_tensors_and_masks();
   print_args();
   print_backward_args();
+  print_distillation();
   print_mask_form_args();
   return 0;
 }

@@ -216,7 +216,7 @@ TEST_CASE("A dtype that the C ABI does not know is refused by its number") {
   auto const device = c_device(big_device());
   auto plan = sized<sparge_plan>();
   auto status = sized<sparge_status>();
-  for (sparge_dtype dtype : {0, 3, -1, 1 << 20}) {
+  for (sparge_dtype dtype : {0, 4, -1, 1 << 20, SPARGE_F32 + 0}) {
     CAPTURE(dtype);
     check_c_refused(sparge_plan_forward(&problem, dtype, &device, nullptr, &plan, &status), status,
                     SPARGE_UNSUPPORTED, "dtype", dtype);
