@@ -72,6 +72,20 @@ void check_attention_plan(MakePlan<Plan> make) {
   CHECK(back.options.force_kernel == -1);
 }
 
+template <class Plan>
+void check_distillation_plan(Status (*make)(DistillationProblem const&, Device const&, PlanOptions const&,
+                                            Plan*) noexcept) {
+  Plan plan, other;
+  must(make({3, 1001}, big_device(), some_options(), &plan));
+  must(make({3, 1002}, big_device(), some_options(), &other));
+  check_bytes(plan, other);
+  sparge_plan const bytes = stored(plan);
+  Plan const back = c_api::load<Plan>(&bytes);
+  CHECK(back.problem == plan.problem);
+  CHECK(back.device.l2_bytes == big_device().l2_bytes);
+  CHECK(back.options.pointer_check == PointerCheck::location);
+}
+
 }  // namespace
 
 TEST_CASE("C plans hold the values of C++ plans and nothing between them") {
@@ -82,4 +96,6 @@ TEST_CASE("C plans hold the values of C++ plans and nothing between them") {
   check_attention_plan<MaskFormPlan>(plan_mask_form);
   check_attention_plan<ForwardPlan<bfloat16>>(plan_forward);
   check_attention_plan<BackwardPlan<float16>>(plan_backward);
+  check_distillation_plan<DistillationLossPlan<float>>(plan_distillation_loss);
+  check_distillation_plan<InterpolatePlan<bfloat16>>(plan_interpolate);
 }

@@ -146,10 +146,8 @@ struct Spoilt {
 };
 
 /// On imagined memory, so every row must be refused, by the name of the member that it spoils.
-template <class Args, class Call, class Run>
-void check_each_member(Call (*lay_out)(CallSite&), Run call, std::vector<Spoilt<Args>> const& rows) {
-  CallSite site{{2, 4, 2, 200, 2150, 64}, big_device(), {}, imagined_memory()};
-  CArguments<Args> const right = as_c(site, lay_out(site));
+template <class Args, class Run>
+void check_each_member(CArguments<Args> const& right, Run call, std::vector<Spoilt<Args>> const& rows) {
   for (Spoilt<Args> const& row : rows) {
     CAPTURE(row.field);
     CArguments<Args> wrong = right;
@@ -159,6 +157,12 @@ void check_each_member(Call (*lay_out)(CallSite&), Run call, std::vector<Spoilt<
     CHECK(run<Args>(call, wrong, nullptr, &status) != SPARGE_OK);
     CHECK(std::string(status.field) == row.field);
   }
+}
+
+template <class Args, class Call, class Run>
+void check_each_member(Call (*lay_out)(CallSite&), Run call, std::vector<Spoilt<Args>> const& rows) {
+  CallSite site{{2, 4, 2, 200, 2150, 64}, big_device(), {}, imagined_memory()};
+  check_each_member(as_c(site, lay_out(site)), call, rows);
 }
 
 /// Every byte outside the workspace after the call in C++ and after the call in C, on the same inputs.

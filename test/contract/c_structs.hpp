@@ -2,6 +2,7 @@
 /// The structs of sparge.h from those of sparge.hpp, for tests that make the same call through both.
 
 #include <string>
+#include <type_traits>
 
 #include "sparge/sparge.h"
 #include "sparge/sparge.hpp"
@@ -48,7 +49,11 @@ inline sparge_mask_rule c_rule(MaskRule const& rule) {
 
 template <class T>
 constexpr sparge_dtype c_dtype() {
-  return element_type_of<std::remove_const_t<T>> == ElementType::bf16 ? SPARGE_BF16 : SPARGE_F16;
+  using Element = std::remove_const_t<T>;
+  if constexpr (std::is_same_v<Element, float>)
+    return SPARGE_F32;
+  else
+    return element_type_of<Element> == ElementType::bf16 ? SPARGE_BF16 : SPARGE_F16;
 }
 
 template <class T>
