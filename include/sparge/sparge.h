@@ -223,7 +223,8 @@ SPARGE_API sparge_code sparge_supported_backward_kernel(int32_t index, sparge_ke
 /* ---- Plans: no CUDA call ------------------------------------------------------------------------------------------ */
 
 /* A plan lives where the caller puts it: on the stack, in a cache. Copy it freely. Its size never changes. It may be used from
- * several threads, and only with the library that made it: neither stored in a file nor handed to another version.
+ * several threads, and only with the library that made it: neither stored in a file nor handed to another version. Plans of
+ * equal inputs are equal bytes.
  * Of forward `kernel` is the chosen sparge_supported_kernel(); of backward, `kernel` and `dq_kernel` are the chosen
  * sparge_supported_backward_kernel() for dK and dV and for dQ. Both are -1 where there is no choice. */
 typedef struct {
