@@ -33,12 +33,16 @@ def series_of(lines):
             point = (record["kept_pairs"] / record["all_pairs"], times)
             panel = found.setdefault((shape, table.DENSE_OP[record["op"]]), {})
             panel.setdefault((record["op"], record["who"]), []).append(point)
-    return found
+    return {key: panel for key, panel in found.items() if len(shares_of(panel)) > 1}
+
+
+def shares_of(panel):
+    """A panel of one share would be a heap of dots."""
+    return {share for points in panel.values() for share, _ in points}
 
 
 def draw(axes, shape, direction, series):
-    shares = sorted({share for points in series.values() for share, _ in points})
-    least = min(shares) * 0.8
+    least = min(shares_of(series)) * 0.8
     axes.plot([least, 1], [1 / least, 1], ":", color="grey", label="ideal: 1 / kept share")
     for (op, who), points in sorted(series.items()):
         points.sort()
@@ -62,9 +66,9 @@ def draw(axes, shape, direction, series):
 
 
 def order_of_panel(panel):
-    """Forward beside forward, then backward."""
+    """Backward beside the forward of its shape; large heads first."""
     (shape, direction), _ = panel
-    return direction != "forward", shape[1] * -1, -shape[5]
+    return -shape[1], -shape[5], shape, direction != "forward"
 
 
 def main():
