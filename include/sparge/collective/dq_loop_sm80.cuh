@@ -34,9 +34,11 @@ public:
     load_tile<q_tile, head_dim, threads>(q_tile_ + q_bytes, grad_out, q_first);
   }
 
-  /// `lse` and `delta` are those of the lane's rows. On return no copy is in flight and no warp reads shared memory.
-  __device__ __forceinline__ void run(PlacedTileWalk walk, RowValues<fragments> const& lse,
+  /// `lse` and `delta` are those of the lane's rows; lse may end in another form, though +inf stays. On return no copy is in
+  /// flight and no warp reads shared memory.
+  __device__ __forceinline__ void run(PlacedTileWalk walk, RowValues<fragments>& lse,
                                       RowValues<fragments> const& delta, Result& grad_q) {
+    LseForm const form = lse.hold_lse();
     auto const request = [this](int slot, TilePlace place) { load_kv(slot, place.tile); };
     TileRing<TilePlace, config.stages> ring;
     ring.start(walk, request);
@@ -45,7 +47,7 @@ public:
     while (true) {
       TilePlace const place = ring.advance(walk, request);
       if (!place.exists()) break;
-      add_tile(ring.slot(), place.tile, lse, delta, grad_q);
+      add_tile(ring.slot(), place.tile, form, lse, delta, grad_q);
     }
   }
 
@@ -63,19 +65,31 @@ private:
     load_tile<kv_tile, head_dim, threads>(k_tile(slot) + kv_bytes, v_, tile * kv_tile);
   }
 
-  __device__ __forceinline__ void add_tile(int slot, int tile, RowValues<fragments> const& lse,
+  __device__ __forceinline__ void add_tile(int slot, int tile, LseForm form, RowValues<fragments> const& lse,
                                            RowValues<fragments> const& delta, Result& grad_q) const {
     int const first_row = warp_index() * warp_rows;
     Fragment<kv_tile> p[fragments], ds[fragments];
     multiply_rows<T, head_dim>(p, q_tile_, first_row, k_tile(slot), 0);
     multiply_rows<T, head_dim>(ds, q_tile_ + q_bytes, first_row, k_tile(slot) + kv_bytes, 0);
+    if (form == LseForm::steady)
+      differentiate<LseForm::steady>(p, ds, lse, delta);
+    else
+      differentiate<LseForm::exact>(p, ds, lse, delta);
     int const valid_keys = k_.tokens - tile * kv_tile;
+    if (valid_keys < kv_tile) {
 #pragma unroll
-    for (int f = 0; f < fragments; ++f) {
-      differentiate_rows(p[f], ds[f], lse.of[f], delta.of[f], scale_);
-      if (valid_keys < kv_tile) clear_tail(ds[f], valid_keys);
+      for (int f = 0; f < fragments; ++f) clear_tail(ds[f], valid_keys);
     }
     accumulate_product<T, kv_tile, head_dim>(grad_q, operand_of<T>(ds), k_tile(slot), 0);
+  }
+
+  template <LseForm form>
+  __device__ __forceinline__ void differentiate(Fragment<kv_tile> (&p)[fragments],
+                                                Fragment<kv_tile> (&ds)[fragments],
+                                                RowValues<fragments> const& lse,
+                                                RowValues<fragments> const& delta) const {
+#pragma unroll
+    for (int f = 0; f < fragments; ++f) differentiate_rows<form>(p[f], ds[f], lse.of[f], delta.of[f], scale_);
   }
 
   std::uint32_t q_tile_;

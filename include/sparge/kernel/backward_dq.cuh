@@ -28,7 +28,8 @@ public:
               head_of(params.v, at.batch, kv_head, params.kv_tokens), params.scale);
     loop.request_rows(head_of(params.q, at.batch, at.head, params.q_tokens),
                       head_of(params.grad_out, at.batch, at.head, params.q_tokens), at.tile * config.q_tile);
-    Values const lse = read_rows(params, at, params.row_lse), delta = read_rows(params, at, params.delta);
+    Values lse = read_rows(params, at, params.row_lse);
+    Values const delta = read_rows(params, at, params.delta);
     typename Loop::Result grad_q;
     loop.run(walk_row(params, at), lse, delta, grad_q);
     store(params, at, lse, grad_q, smem);
