@@ -36,19 +36,12 @@ public:
 
   /// `lse` and `delta` are those of the lane's rows; lse may end in another form, though +inf stays. On return no copy is in
   /// flight and no warp reads shared memory.
-  __device__ __forceinline__ void run(PlacedTileWalk walk, RowValues<fragments>& lse,
+  __device__ __forceinline__ void run(PlacedTileWalk const& walk, RowValues<fragments>& lse,
                                       RowValues<fragments> const& delta, Result& grad_q) {
-    LseForm const form = lse.hold_lse();
-    auto const request = [this](int slot, TilePlace place) { load_kv(slot, place.tile); };
-    TileRing<TilePlace, config.stages> ring;
-    ring.start(walk, request);
-#pragma unroll
-    for (int f = 0; f < fragments; ++f) grad_q[f].clear();
-    while (true) {
-      TilePlace const place = ring.advance(walk, request);
-      if (!place.exists()) break;
-      add_tile(ring.slot(), place.tile, form, lse, delta, grad_q);
-    }
+    if (lse.hold_lse() == LseForm::steady)
+      add_tiles<LseForm::steady>(walk, lse, delta, grad_q);
+    else
+      add_tiles<LseForm::exact>(walk, lse, delta, grad_q);
   }
 
 private:
@@ -65,31 +58,36 @@ private:
     load_tile<kv_tile, head_dim, threads>(k_tile(slot) + kv_bytes, v_, tile * kv_tile);
   }
 
-  __device__ __forceinline__ void add_tile(int slot, int tile, LseForm form, RowValues<fragments> const& lse,
+  /// A loop for each form: one that decided at every tile would hold both in registers.
+  template <LseForm form>
+  __device__ __forceinline__ void add_tiles(PlacedTileWalk walk, RowValues<fragments> const& lse,
+                                            RowValues<fragments> const& delta, Result& grad_q) {
+    auto const request = [this](int slot, TilePlace place) { load_kv(slot, place.tile); };
+    TileRing<TilePlace, config.stages> ring;
+    ring.start(walk, request);
+#pragma unroll
+    for (int f = 0; f < fragments; ++f) grad_q[f].clear();
+    while (true) {
+      TilePlace const place = ring.advance(walk, request);
+      if (!place.exists()) break;
+      add_tile<form>(ring.slot(), place.tile, lse, delta, grad_q);
+    }
+  }
+
+  template <LseForm form>
+  __device__ __forceinline__ void add_tile(int slot, int tile, RowValues<fragments> const& lse,
                                            RowValues<fragments> const& delta, Result& grad_q) const {
     int const first_row = warp_index() * warp_rows;
     Fragment<kv_tile> p[fragments], ds[fragments];
     multiply_rows<T, head_dim>(p, q_tile_, first_row, k_tile(slot), 0);
     multiply_rows<T, head_dim>(ds, q_tile_ + q_bytes, first_row, k_tile(slot) + kv_bytes, 0);
-    if (form == LseForm::steady)
-      differentiate<LseForm::steady>(p, ds, lse, delta);
-    else
-      differentiate<LseForm::exact>(p, ds, lse, delta);
     int const valid_keys = k_.tokens - tile * kv_tile;
-    if (valid_keys < kv_tile) {
 #pragma unroll
-      for (int f = 0; f < fragments; ++f) clear_tail(ds[f], valid_keys);
+    for (int f = 0; f < fragments; ++f) {
+      differentiate_rows<form>(p[f], ds[f], lse.of[f], delta.of[f], scale_);
+      if (valid_keys < kv_tile) clear_tail(ds[f], valid_keys);
     }
     accumulate_product<T, kv_tile, head_dim>(grad_q, operand_of<T>(ds), k_tile(slot), 0);
-  }
-
-  template <LseForm form>
-  __device__ __forceinline__ void differentiate(Fragment<kv_tile> (&p)[fragments],
-                                                Fragment<kv_tile> (&ds)[fragments],
-                                                RowValues<fragments> const& lse,
-                                                RowValues<fragments> const& delta) const {
-#pragma unroll
-    for (int f = 0; f < fragments; ++f) differentiate_rows<form>(p[f], ds[f], lse.of[f], delta.of[f], scale_);
   }
 
   std::uint32_t q_tile_;
