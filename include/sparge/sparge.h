@@ -258,7 +258,7 @@ SPARGE_API sparge_code sparge_plan_mask_form(sparge_problem const* problem, spar
 SPARGE_API sparge_code sparge_plan_forward(sparge_problem const* problem, sparge_dtype dtype,
                                            sparge_device const* device, sparge_options const* options,
                                            sparge_plan* plan, sparge_status* status);
-/* Workspace: batch * heads * (8 bytes a query token + 1 bit a block pair), rounded up; it has no term in q_tokens * head_dim. */
+/* Workspace: batch * heads * 8 bytes a query token, rounded up; it has no term in q_tokens * head_dim. */
 SPARGE_API sparge_code sparge_plan_backward(sparge_problem const* problem, sparge_dtype dtype,
                                             sparge_device const* device, sparge_options const* options,
                                             sparge_plan* plan, sparge_status* status);

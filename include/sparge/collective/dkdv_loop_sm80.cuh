@@ -4,10 +4,10 @@
 
 #include <cstdint>
 
+#include "sparge/collective/column_walk.cuh"
 #include "sparge/collective/load_tile.cuh"
 #include "sparge/collective/multiply_sm80.cuh"
 #include "sparge/collective/probability_grad.cuh"
-#include "sparge/collective/row_walk.cuh"
 #include "sparge/collective/store.cuh"
 #include "sparge/collective/tile_ring.cuh"
 #include "sparge/device/element_mask.cuh"

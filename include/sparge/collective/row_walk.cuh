@@ -52,16 +52,18 @@ private:
   std::uint32_t live_lanes_;  ///< lanes whose word has bits left
 };
 
-/// The same in units of kernel tiles, where a block is one or more whole tiles. Tiles past the last token are left out.
+/// A walk over blocks in units of kernel tiles, where a block is one or more whole tiles. Tiles past the last token are left
+/// out.
+template <class BlockWalk>
 class TileWalk {
 public:
-  __device__ __forceinline__ TileWalk(RowWalk row, int tiles_per_block, int tiles)
-      : row_(row), tiles_per_block_(tiles_per_block), tiles_(tiles) {}
+  __device__ __forceinline__ TileWalk(BlockWalk blocks, int tiles_per_block, int tiles)
+      : blocks_(blocks), tiles_per_block_(tiles_per_block), tiles_(tiles) {}
 
   /// The next tile to compute, or -1.
   __device__ __forceinline__ int next() {
     if (++tile_ < end_) return tile_;
-    int const block = row_.next();
+    int const block = blocks_.next();
     if (block < 0) return tile_ = end_ = -1;
     tile_ = block * tiles_per_block_;
     end_ = min(tile_ + tiles_per_block_, tiles_);
@@ -69,7 +71,7 @@ public:
   }
 
 private:
-  RowWalk row_;
+  BlockWalk blocks_;
   int tiles_per_block_, tiles_;
   int tile_ = -1, end_ = -1;
 };
@@ -80,48 +82,14 @@ struct TilePlace {
   __device__ __forceinline__ bool exists() const { return tile >= 0; }
 };
 
-/// TileWalk of one head as places.
+/// The walk of a row as places.
 class PlacedTileWalk {
 public:
-  __device__ __forceinline__ explicit PlacedTileWalk(TileWalk walk) : walk_(walk) {}
+  __device__ __forceinline__ explicit PlacedTileWalk(TileWalk<RowWalk> walk) : walk_(walk) {}
   __device__ __forceinline__ TilePlace next() { return {walk_.next(), 0}; }
 
 private:
-  TileWalk walk_;
-};
-
-/// The kept tiles of the same row in several heads, head after head. `row` is that of the first.
-class GroupWalk {
-public:
-  __device__ __forceinline__ GroupWalk(std::uint32_t const* row, std::int64_t head_words, int heads,
-                                       int blocks, int tiles_per_block, int tiles)
-      : row_(row),
-        head_words_(head_words),
-        heads_(heads),
-        blocks_(blocks),
-        tiles_per_block_(tiles_per_block),
-        tiles_(tiles),
-        walk_(of_head(0)) {}
-
-  __device__ __forceinline__ TilePlace next() {
-    while (true) {
-      int const tile = walk_.next();
-      if (tile >= 0) return {tile, head_};
-      if (head_ + 1 >= heads_) return {-1, head_};
-      walk_ = of_head(++head_);
-    }
-  }
-
-private:
-  __device__ __forceinline__ TileWalk of_head(int head) const {
-    return {RowWalk(row_ + head * head_words_, blocks_), tiles_per_block_, tiles_};
-  }
-
-  std::uint32_t const* row_;
-  std::int64_t head_words_;  ///< from a head's row to the same row of the next
-  int heads_, blocks_, tiles_per_block_, tiles_;
-  int head_ = 0;
-  TileWalk walk_;
+  TileWalk<RowWalk> walk_;
 };
 
 }  // namespace sparge
