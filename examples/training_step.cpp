@@ -39,12 +39,12 @@ Settings settings_of(Options const& options, bool on_gpu) {
   Settings settings;
   bool const is_small = !on_gpu || options.is_small;
   settings.shape.video = is_small ? VideoShape{4, 16, 16} : VideoShape{8, 32, 32};
-  settings.shape.batch = 2;
+  settings.shape.batch = is_small ? 2 : 4;
   settings.shape.heads = is_small ? 2 : 4;
   settings.rule.top_k = options.top_k;
   settings.rule.top_p = options.top_p;
   settings.learning_rate = options.learning_rate;
-  settings.steps = options.steps > 0 ? options.steps : on_gpu ? 400 : 100;
+  settings.steps = options.steps > 0 ? options.steps : on_gpu ? 600 : 100;
   settings.seed = options.seed;
   return settings;
 }
@@ -99,6 +99,7 @@ Weights<double> disturbed(Weights<double> w, std::uint64_t seed) {
 int check_gradients(Options const& options, std::optional<sparge::Device> const& device) {
   Settings settings = settings_of(options, device.has_value());
   settings.shape.video = {4, 8, 8};
+  settings.shape.batch = 2;
   settings.shape.heads = 2;
   settings.rule.top_k = 0.5;
   LayerShape const& s = settings.shape;

@@ -25,13 +25,13 @@ inline constexpr char usage[] =
     R"(training_step: velocity distillation of one attention layer, full attention into sparse attention
 
   --check          compares gradients with finite differences of the loss in f64, and trains nothing
-  --steps N        (400 on a GPU, 100 on the host)
+  --steps N        (600 on a GPU, 100 on the host)
   --rate R         learning rate at the first step; it falls linearly to 0 (0.1)
   --top-k SHARE    key blocks that each query block keeps at least, in [0, 1] (0.1)
   --top-p SHARE    pooled softmax mass that they hold at least, in [0, 1] (0.1)
   --seed N         of teacher, videos and noise (1)
   --csv FILE       writes the loss of every step, and the error on held-out videos now and then
-  --small          on a GPU too, the shape that the host takes: 1,024 tokens and 2 heads instead of 8,192 and 4
+  --small          on a GPU too, the shape that the host takes: batch 2, 1,024 tokens, 2 heads instead of 4, 8,192, 4
   --device WHERE   auto, cpu or gpu: a GPU if there is one, the host reference, a GPU or nothing (auto)
   --help           print this
 

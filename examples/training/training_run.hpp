@@ -81,7 +81,7 @@ public:
   }
 
 private:
-  static constexpr std::uint64_t held_out_batches = 4;
+  static constexpr std::uint64_t held_out_batches = 2;
 
   /// Steps between two looks at the held-out videos.
   std::int64_t interval() const { return std::max<std::int64_t>(10, settings_.steps / 20); }
