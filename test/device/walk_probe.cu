@@ -8,7 +8,7 @@ namespace sparge::probe {
 
 /// Lane l writes column l of `visited` [capacity][32]: all lanes must agree. Ends with two more calls past the end.
 __global__ void row_walk_kernel(std::uint32_t const* row, int blocks, int* visited) {
-  RowWalk walk(row, blocks);
+  RowWalk walk({row}, blocks);
   int count = 0;
   for (int block = walk.next(); block >= 0; block = walk.next()) visited[32 * count++ + threadIdx.x] = block;
   for (int extra = 0; extra < 2; ++extra) visited[32 * count++ + threadIdx.x] = walk.next();
@@ -16,7 +16,7 @@ __global__ void row_walk_kernel(std::uint32_t const* row, int blocks, int* visit
 
 __global__ void tile_walk_kernel(std::uint32_t const* row, int blocks, int tiles_per_block, int tiles,
                                  int* visited) {
-  TileWalk<RowWalk> walk(RowWalk(row, blocks), tiles_per_block, tiles);
+  TileWalk<RowWalk> walk(RowWalk({row}, blocks), tiles_per_block, tiles);
   int count = 0;
   for (int tile = walk.next(); tile >= 0; tile = walk.next()) visited[32 * count++ + threadIdx.x] = tile;
   for (int extra = 0; extra < 2; ++extra) visited[32 * count++ + threadIdx.x] = walk.next();
@@ -25,8 +25,8 @@ __global__ void tile_walk_kernel(std::uint32_t const* row, int blocks, int tiles
 /// Visits are head * tiles + tile.
 __global__ void group_walk_kernel(std::uint32_t const* mask, int heads, int kv_block, int q_blocks,
                                   int row_words, int tiles_per_block, int tiles, int* visited) {
-  GroupWalk walk(mask + kv_block / 32, std::int64_t{q_blocks} * row_words, heads, row_words, kv_block % 32,
-                 q_blocks, tiles_per_block, tiles);
+  ColumnWords const words{mask + kv_block / 32, row_words, kv_block % 32};
+  GroupWalk walk(words, std::int64_t{q_blocks} * row_words, heads, q_blocks, tiles_per_block, tiles);
   auto const next = [&] {
     TilePlace const place = walk.next();
     return place.exists() ? place.head * tiles + place.tile : -1;

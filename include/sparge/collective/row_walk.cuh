@@ -1,18 +1,20 @@
 #pragma once
-/// Iterates the kept blocks of one mask row in ascending order, for a whole warp at once.
+/// Iterates the kept blocks of one mask row, or of any other bits, in ascending order, for a whole warp at once.
 
 #include <cstdint>
 
-#include "sparge/device/fragment.cuh"
+#include "sparge/device/warp.cuh"
 
 namespace sparge {
 
-/// Each lane holds one word of a 32-word chunk of the row; rows of any length are walked chunk by chunk.
-/// Every method is called by all lanes of the warp and returns the same value to each.
-class RowWalk {
+/// Each lane holds one word of a chunk of 32; walks of any length go chunk by chunk. `Words::load(first, blocks)` gives this
+/// lane's word of the chunk that begins at block `first`. Every method is called by all lanes of the warp and returns the same
+/// value to each.
+template <class Words>
+class BlockWalk {
 public:
-  /// `row` has ceil(blocks / 32) words; bits at or past `blocks` are ignored.
-  __device__ __forceinline__ RowWalk(std::uint32_t const* row, int blocks) : row_(row), blocks_(blocks) {
+  /// Bits at or past `blocks` are ignored.
+  __device__ __forceinline__ BlockWalk(Words words, int blocks) : words_(words), blocks_(blocks) {
     load_chunk();
   }
 
@@ -27,7 +29,7 @@ public:
       load_chunk();
     }
     int const owner = __ffs(static_cast<int>(live_lanes_)) - 1;
-    std::uint32_t const word = __shfl_sync(0xffffffffu, word_, owner);
+    std::uint32_t const word = __shfl_sync(all_lanes, word_, owner);
     std::uint32_t const rest = word & (word - 1);
     if (lane_index() == owner) word_ = rest;
     if (rest == 0) live_lanes_ &= live_lanes_ - 1;
@@ -38,19 +40,30 @@ private:
   static constexpr int blocks_a_chunk = 32 * 32;
 
   __device__ __forceinline__ void load_chunk() {
-    int const lane_first_block = first_block_ + 32 * lane_index();
-    int const valid_bits = blocks_ - lane_first_block;
-    word_ = valid_bits > 0 ? row_[lane_first_block / 32] : 0;
-    if (valid_bits > 0 && valid_bits < 32) word_ &= (1u << valid_bits) - 1;
-    live_lanes_ = __ballot_sync(0xffffffffu, word_ != 0);
+    word_ = words_.load(first_block_, blocks_);
+    int const valid_bits = blocks_ - first_block_ - 32 * lane_index();
+    if (valid_bits < 32) word_ &= valid_bits > 0 ? (1u << valid_bits) - 1 : 0;
+    live_lanes_ = __ballot_sync(all_lanes, word_ != 0);
   }
 
-  std::uint32_t const* row_;
+  Words words_;
   int blocks_;
-  int first_block_ = 0;       ///< of the chunk in registers; -1 once the row has ended
+  int first_block_ = 0;       ///< of the chunk in registers; -1 once the walk has ended
   std::uint32_t word_;        ///< this lane's word, visited bits cleared
   std::uint32_t live_lanes_;  ///< lanes whose word has bits left
 };
+
+/// The words of a mask row as they lie: ceil(blocks / 32) of them.
+struct RowWords {
+  std::uint32_t const* row;
+
+  __device__ __forceinline__ std::uint32_t load(int first, int blocks) const {
+    int const block = first + 32 * lane_index();
+    return block < blocks ? row[block / 32] : 0;
+  }
+};
+
+using RowWalk = BlockWalk<RowWords>;
 
 /// A walk over blocks in units of kernel tiles, where a block is one or more whole tiles. Tiles past the last token are left
 /// out.

@@ -53,13 +53,9 @@ private:
   static __device__ __forceinline__ GroupWalk walk_column(Params const& params, TilePosition const& at) {
     std::int64_t const head_words = std::int64_t{params.q_blocks} * params.row_words;
     int const block = at.tile / params.kv_tiles_per_block;
-    return {params.mask + first_head(params, at) * head_words + block / 32,
-            head_words,
-            params.heads_per_kv_head,
-            params.row_words,
-            block % 32,
-            params.q_blocks,
-            params.q_tiles_per_block,
+    ColumnWords const words{params.mask + first_head(params, at) * head_words + block / 32, params.row_words,
+                            block % 32};
+    return {words,         head_words, params.heads_per_kv_head, params.q_blocks, params.q_tiles_per_block,
             params.q_tiles};
   }
 

@@ -58,7 +58,7 @@ private:
   static __device__ __forceinline__ PlacedTileWalk walk_row(Params const& params, TilePosition const& at) {
     std::int64_t const head = std::int64_t{at.batch} * params.heads + at.head;
     std::int64_t const row = head * params.q_blocks + at.tile / params.q_tiles_per_block;
-    return PlacedTileWalk({RowWalk(params.mask + row * params.row_words, params.kv_blocks),
+    return PlacedTileWalk({RowWalk({params.mask + row * params.row_words}, params.kv_blocks),
                            params.kv_tiles_per_block, params.kv_tiles});
   }
 
