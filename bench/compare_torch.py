@@ -2,6 +2,7 @@
 """Measures the library beside its peers in one process, checks every result, and keeps the figures. See bench/README.md.
 
     python3 bench/compare_torch.py --library build/libsparge.so --cases main
+    python3 bench/compare_torch.py --library build/libsparge.so --cases main --operations backward
 """
 
 import argparse
@@ -26,25 +27,29 @@ def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", default=os.path.join(ROOT, "build", "libsparge.so"), help="libsparge.so")
     parser.add_argument("--cases", default="main", help=f"main, all, or some of: {', '.join(cases.CASES)}")
-    parser.add_argument("--masks", default="random95,random90,random80,ones,rule", help="of those, for the forward")
-    parser.add_argument("--ops", default=",".join(cases.OPS), help="of those")
+    parser.add_argument("--masks", default="usual", help=f"of forward and backward: {', '.join(cases.MASKS)}; usual = those "
+                        "of the case")
+    parser.add_argument("--operations", "--ops", default="usual",
+                        help=f"{', '.join(cases.OPERATIONS)}; usual = those of the case")
     parser.add_argument("--who", default="all", help="only these contenders, such as sparge_portable,cudnn,fa2,flex")
-    parser.add_argument("--rule-forms", default=",".join(cases.TORCH_RULE_FORMS),
-                        help="of the rule in torch; bisect takes long to compile")
+    parser.add_argument("--rule-forms", default=cases.TORCH_RULE_FORMS[0],
+                        help=f"of the rule in torch: {', '.join(cases.TORCH_RULE_FORMS)}; bisect takes long to compile")
     parser.add_argument("--protocols", default=",".join(protocol.PROTOCOLS))
     parser.add_argument("--rounds", type=int, default=protocol.LEAST_ROUNDS)
     parser.add_argument("--load", type=float, default=protocol.LOAD_S, help="seconds of load before a sustained sample")
-    parser.add_argument("--time-limit", type=float, default=560, help="seconds for all; fewer rounds where needed")
+    parser.add_argument("--time-limit", type=float, default=550,
+                        help="seconds for all, from the start of the program; see bench/README.md for what is given up")
     parser.add_argument("--seed", type=int, default=None, help="of the order; default: drawn and recorded")
     parser.add_argument("--out", default=os.path.join(ROOT, "docs", "benchmarks", "h200.jsonl"))
     parser.add_argument("--markdown", default="", help="also write the tables here")
     parser.add_argument("--dry-run", action="store_true", help="make and check the items, one round, write nothing")
     options = parser.parse_args(arguments)
-    known = {"cases": cases.CASES, "masks": cases.MASKS, "ops": cases.OPS, "protocols": protocol.PROTOCOLS,
-             "rule_forms": cases.TORCH_RULE_FORMS, "who": table.NAMES}
+    known = {"cases": cases.CASES, "masks": cases.MASKS, "operations": cases.OPERATIONS,
+             "protocols": protocol.PROTOCOLS, "rule_forms": cases.TORCH_RULE_FORMS, "who": table.NAMES}
+    groups = {"cases": cases.GROUPS, "masks": {"usual": []}, "operations": {"usual": []}}
     for name, names in known.items():
         try:
-            setattr(options, name, cases.choose(getattr(options, name), names, cases.GROUPS if name == "cases" else None))
+            setattr(options, name, cases.choose(getattr(options, name), names, groups.get(name)))
         except ValueError as error:
             parser.error(f"--{name.replace('_', '-')}: {error}")
     options.seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "little")
@@ -64,34 +69,63 @@ class Absent:
             say(f"absent: {text}")
 
 
-def make_items(options, absent):
+class Budget:
+    """Leaves a peer out where the rounds of what is already there fill the time: its compiler alone may take a minute."""
+
+    OPTIONAL = ("flex", "vsa", "sla", "torch")
+    RESERVE_S = 20
+
+    def __init__(self, options, absent):
+        self.options, self.absent, self.ready = options, absent, []
+
+    def left(self):
+        return self.options.time_limit - (time.monotonic() - STARTED)
+
+    def is_full(self):
+        protocols = [name for name in self.options.protocols if name == "sustained"] or self.options.protocols
+        pairs = [(item, name) for item in self.ready for name in protocols]
+        rounds = 1 if self.options.dry_run else self.options.rounds
+        return rounds * protocol.round_seconds(pairs, self.options.load) > self.left() - self.RESERVE_S
+
+    def admits(self, who, what):
+        if who not in self.OPTIONAL or not self.is_full():
+            return True
+        self.absent(who, f"{what}: left out, the rounds of the others fill --time-limit")
+        return False
+
+
+def make_items(options, budget, absent):
     """All items of all cases, each run once by its maker or by the check that follows."""
     from compare.contenders import ceilings, dense, flex, sparse_peers, torch_rule
     from compare.contenders.ours import Ours
     from compare.contenders.workload import Workload
 
-    def wanted(op, who):
-        return op in options.ops and who in options.who
-
     ours = Ours(options.library) if any(who.startswith("sparge") for who in options.who) else None
+    asked = options.operations or cases.USUAL_OPERATIONS
     for item in ceilings.items():
-        if wanted(item.op, item.who):
+        if item.op in asked and item.who in options.who:
             yield item
     for name in options.cases:
-        work = Workload(cases.CASES[name])
+        case = cases.CASES[name]
+        work, mask_names = Workload(case), options.masks or case.masks
+        operations = options.operations or case.operations
+
+        def wanted(op, who=None):
+            """`who` may be left open."""
+            return op in operations and (who is None or (who in options.who and budget.admits(who, f"{name}, {op}")))
+
         say(f"case {name}")
         if ours:
-            yield from ours.items(work, options.masks, wanted)
+            yield from ours.items(work, mask_names, wanted)
         yield from dense.items(work, wanted, absent)
         yield from torch_rule.items(work, wanted, options.rule_forms, absent)
-        yield from flex.items(work, options.masks, wanted, absent)
-        yield from sparse_peers.items(work, options.masks, wanted, absent)
+        yield from flex.items(work, mask_names, wanted, absent)
+        yield from sparse_peers.items(work, mask_names, wanted, absent)
 
 
-def prepare(items, meter, absent):
+def prepare(items, meter, budget, absent):
     """Checks, estimates and weighs each item. A peer that fails to run is absent; the library is not allowed to."""
     from compare import gpu
-    ready = []
     for item in items:
         try:
             item.verdict = item.check(item.run())
@@ -102,14 +136,27 @@ def prepare(items, meter, absent):
                 raise
             absent(item.who, f"{item.name}: {type(error).__name__}: {str(error).strip()[:160]}")
             continue
-        ready.append(item)
+        budget.ready.append(item)
         mark = "" if item.verdict[0] else "  WRONG"
         say(f"{item.name}: {item.estimate_ms:.4f} ms, {item.verdict[1]}{mark}")
-    return ready
+    return budget.ready
+
+
+def measure(options, items, meter, budget):
+    """The rounds, in the time that is left."""
+    rounds = 1 if options.dry_run else options.rounds
+    left = budget.left() - 5  # to write what was found
+    pairs = protocol.fit(items, options.protocols, rounds, left, options.load)
+    say(f"{len(items)} items, {len(pairs)} measurements, about {protocol.round_seconds(pairs, options.load):.0f} s a round, "
+        f"{left:.0f} s left")
+    if len(pairs) < len(items) * len(options.protocols):
+        say(f"{len(items) * len(options.protocols) - len(pairs)} lone calls (burst) are given up for want of time")
+    protocol.run_rounds(pairs, meter, rounds, options.seed, left, say=say)
 
 
 def selection_of(options):
-    return (f"cases={','.join(options.cases)};masks={','.join(options.masks)};ops={','.join(options.ops)};"
+    masks, operations = (",".join(names) or "usual" for names in (options.masks, options.operations))
+    return (f"cases={','.join(options.cases)};masks={masks};ops={operations};"
             f"who={','.join(options.who)};rule_forms={','.join(options.rule_forms)};"
             f"protocols={','.join(options.protocols)}")
 
@@ -119,9 +166,11 @@ def report(options, items, machine, absent):
     date, selection = machine["date"], selection_of(options)
     digest = hashlib.sha256(f"{selection}{options.seed}{time.time_ns()}".encode()).hexdigest()[:8]
     run = {"id": f"{date}-{digest}", "selection": selection, "seed": options.seed}
-    lines = [records.of_item(item, name, machine, run) for item in items for name in options.protocols]
+    lines = [records.of_item(item, name, machine, run) for item in items for name in options.protocols
+             if item.samples.get(name)]
     earlier = records.read(options.out)
-    text = table.render(lines) + "\n\n" + table.comparison_text(lines, earlier)
+    text = "\n\n".join([table.render(lines, earlier), table.days_text([*earlier, *lines]),
+                        table.comparison_text(lines, earlier)])
     if absent.reasons:
         text += "\n\nNot measured:\n" + "\n".join(f"- {reason}" for reason in absent.reasons)
     heading = (f"Run {run['id']}, commit {machine['commit']}, {machine['gpu']}, driver {machine['driver']}, "
@@ -150,16 +199,13 @@ def main(arguments=None):
     torch.backends.cuda.matmul.allow_tf32 = False
     from compare import gpu
     absent, meter = Absent(), gpu.Meter(options.load)
+    budget = Budget(options, absent)
     machine = gpu.describe_machine(ROOT)
-    items = prepare(make_items(options, absent), meter, absent)
+    items = prepare(make_items(options, budget, absent), meter, budget, absent)
     if not items:
         print("nothing was asked for that can be measured here", file=sys.stderr)
         return 2
-    rounds = 1 if options.dry_run else options.rounds
-    left = options.time_limit - (time.monotonic() - STARTED)
-    say(f"{len(items)} items, about {protocol.round_seconds(items, options.protocols, options.load):.0f} s a round, "
-        f"{left:.0f} s left")
-    protocol.run_rounds(items, options.protocols, meter, rounds, options.seed, left, say=say)
+    measure(options, items, meter, budget)
     return 0 if report(options, items, machine, absent) else 1
 
 

@@ -30,10 +30,11 @@ def runs_text(lines):
 
 
 def repeat_text(lines):
-    """Whether the last run repeats the ones before it."""
+    """Whether days repeat each other, and the last run the ones before it."""
     last = lines[-1]["run"]
-    return table.comparison_text([record for record in lines if record["run"] == last],
-                                 [record for record in lines if record["run"] != last])
+    last_text = table.comparison_text([record for record in lines if record["run"] == last],
+                                      [record for record in lines if record["run"] != last])
+    return f"{table.days_text(lines)}\n\nThe last run, {last}: {last_text}"
 
 
 def plot_text(document_path):
@@ -41,7 +42,7 @@ def plot_text(document_path):
     folder = os.path.dirname(os.path.abspath(document_path))
     if not os.path.exists(os.path.join(folder, PLOT)):
         return ""
-    return f"![Times as fast as dense cuDNN against sparsity, with the ideal line]({PLOT})"
+    return f"![Times as fast as dense cuDNN against sparsity, forward and backward where measured, with the ideal line]({PLOT})"
 
 
 def main():
@@ -56,7 +57,7 @@ def main():
     quoted = records.latest(lines)
     unfit = [record for record in quoted if record["check"] != "passed" or record["rounds"] < protocol.LEAST_ROUNDS]
     filled = text
-    for name, content in (("runs", runs_text(quoted) if lines else ""), ("tables", table.render(quoted) if lines else ""),
+    for name, content in (("runs", runs_text(quoted) if lines else ""), ("tables", table.render(quoted, lines) if lines else ""),
                           ("repeat", repeat_text(lines) if lines else ""), ("plot", plot_text(options.document))):
         filled = document.fill(filled, name, content)
     if options.check:

@@ -17,7 +17,8 @@ MARKS = {"sparge": "o-", "sparge_portable": "s-", "flex": "^--", "vsa": "v--", "
 
 
 def series_of(lines):
-    """{shape: {(op, who): [(kept share, speed-up)]}} of the random and full masks, and of the rule's for mask + forward."""
+    """{(shape, direction): {(op, who): [(kept share, speed-up)]}} of the random and full masks, and of the rule's for
+    mask + forward. The direction is the operation of dense cuDNN that a speed-up is over."""
     shapes = {}
     for record in lines:
         if record["protocol"] == "sustained" and record["batch"] and record["check"] == "passed":
@@ -26,19 +27,22 @@ def series_of(lines):
     for shape, group in shapes.items():
         dense = table.dense_ms(group)
         for record in group:
-            if record["run"] not in dense:
+            times = table.speed_up(record, dense)
+            if times is None or not (record["op"] == "mask_forward" or record["mask"] in ("random", "ones")):
                 continue
-            random = record["op"] == "forward" and record["mask"] in ("random", "ones")
-            if not (random or record["op"] == "mask_forward"):
-                continue
-            point = (record["kept_pairs"] / record["all_pairs"], dense[record["run"]] / record["ms"])
-            found.setdefault(shape, {}).setdefault((record["op"], record["who"]), []).append(point)
-    return found
+            point = (record["kept_pairs"] / record["all_pairs"], times)
+            panel = found.setdefault((shape, table.DENSE_OP[record["op"]]), {})
+            panel.setdefault((record["op"], record["who"]), []).append(point)
+    return {key: panel for key, panel in found.items() if len(shares_of(panel)) > 1}
 
 
-def draw(axes, shape, series):
-    shares = sorted({share for points in series.values() for share, _ in points})
-    least = min(shares) * 0.8
+def shares_of(panel):
+    """A panel of one share would be a heap of dots."""
+    return {share for points in panel.values() for share, _ in points}
+
+
+def draw(axes, shape, direction, series):
+    least = min(shares_of(series)) * 0.8
     axes.plot([least, 1], [1 / least, 1], ":", color="grey", label="ideal: 1 / kept share")
     for (op, who), points in sorted(series.items()):
         points.sort()
@@ -56,9 +60,15 @@ def draw(axes, shape, series):
     axes.set_yticks(times, [f"{time:g}x" for time in times])
     axes.set_xlabel("sparsity")
     axes.set_ylabel("times as fast as dense cuDNN")
-    axes.set_title(table.title(shape), fontsize=9)
+    axes.set_title(f"{table.OPS[direction]}: {table.title(shape)}", fontsize=9)
     axes.grid(True, which="major", color="#eeeeee")
     axes.legend(fontsize=7)
+
+
+def order_of_panel(panel):
+    """Backward beside the forward of its shape; large heads first."""
+    (shape, direction), _ = panel
+    return -shape[1], -shape[5], shape, direction != "forward"
 
 
 def main():
@@ -78,8 +88,8 @@ def main():
     rows = -(-len(found) // columns)
     figure, grid = plt.subplots(rows, columns, figsize=(5.5 * columns, 4.2 * rows), squeeze=False)
     panels = [axes for row in grid for axes in row]
-    for axes, (shape, series) in zip(panels, found.items()):
-        draw(axes, shape, series)
+    for axes, ((shape, direction), series) in zip(panels, sorted(found.items(), key=order_of_panel)):
+        draw(axes, shape, direction, series)
     for axes in panels[len(found):]:
         axes.set_visible(False)
     figure.tight_layout()

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Writes the table of built kernels into README.md, from include/sparge/plan/forward_table.inc and docs/gpu_record.json.
+# Writes the tables of built kernels into README.md, from include/sparge/plan/{forward,backward}_table.inc and docs/gpu_record.json.
 # With --check it changes nothing and fails where the table is out of date.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-table=include/sparge/plan/forward_table.inc
+tables=include/sparge/plan
 document=README.md
 
 # blocks TILE: the mask block sizes that a whole number of tiles makes.
@@ -15,12 +15,27 @@ blocks() {
   echo "$sizes"
 }
 
-rows() {
+# parsed TABLE: the members of its rows, a row a line.
+parsed() { grep -oP '^ROW\(\K[^)]*' "$tables/$1" | tr -d ',' ; }
+
+forward_rows() {
   echo "| architecture | element | head_dim | tile: query x key | stages | shared memory | mask blocks: query; key |"
   echo "|---|---|---|---|---|---|---|"
-  grep -oP '^ROW\(\K[^)]*' "$table" | tr -d ' ' | while IFS=, read -r arch dtype head_dim q kv stages warps ctas; do
-    : "$warps" "$ctas"
+  parsed forward_table.inc | while read -r arch dtype head_dim q kv stages _; do
     echo "| $arch | $dtype | $head_dim | $q x $kv | $stages | $((2 * head_dim * (q + 2 * stages * kv) / 1024)) KiB | $(blocks "$q"); $(blocks "$kv") |"
+  done
+}
+
+backward_rows() {
+  local bytes
+  echo "| pass | architecture | element | head_dim | tile: query x key | stages | shared memory | mask blocks: query; key |"
+  echo "|---|---|---|---|---|---|---|---|"
+  parsed backward_table.inc | while read -r pass arch dtype head_dim q kv stages _; do
+    case $pass in
+      dq) bytes=$((4 * head_dim * (q + stages * kv))) ;;
+      dkdv) bytes=$((4 * head_dim * kv + 4 * q * kv + stages * (4 * head_dim * q + 8 * q))) ;;
+    esac
+    echo "| $pass | $arch | $dtype | $head_dim | $q x $kv | $stages | $(((bytes + 1023) / 1024)) KiB | $(blocks "$q"); $(blocks "$kv") |"
   done
 }
 
@@ -37,11 +52,19 @@ run_on() {
 }
 
 section() {
-  rows
+  echo "### Forward kernels"
+  echo
+  forward_rows
+  echo
+  echo "### Backward kernels"
+  echo
+  echo "A call runs one of each pass: \`dkdv\` computes the gradients of K and V, \`dq\` that of Q."
+  echo
+  backward_rows
   echo
   echo "\`sm80\` kernels use cp.async, ldmatrix and mma.sync and run on every GPU of compute capability 8.0 and later; the"
-  echo "default build holds code for 8.0 (with PTX for later ones) and 9.0a. Plans take the first row that serves the problem and"
-  echo "fits the device's shared memory."
+  echo "default build holds code for 8.0 (with PTX for later ones) and 9.0a. Plans take the first row (of each pass) that serves"
+  echo "the problem and fits the device's shared memory."
   run_on
 }
 

@@ -3,6 +3,9 @@
 import dataclasses
 import typing
 
+OPERATIONS = ("copy", "matmul", "pool", "mask", "mask_forward", "forward", "backward")
+USUAL_OPERATIONS = ("copy", "matmul", "mask", "mask_forward", "forward", "backward")
+USUAL_MASKS = ("random95", "random80", "ones")
 
 @dataclasses.dataclass(frozen=True)
 class Case:
@@ -15,6 +18,8 @@ class Case:
     q_block: int = 128
     kv_block: int = 64
     dtype: str = "bf16"
+    masks: tuple = USUAL_MASKS             # of forward and backward, where none are named
+    operations: tuple = USUAL_OPERATIONS   # where none are named
 
     @property
     def q_blocks(self):
@@ -47,22 +52,20 @@ CASES = {
     for case in (
         Case("h40_n32768_d128", 1, 40, 32768, 128),
         Case("h40_n32768_d64", 1, 40, 32768, 64),
-        Case("wan_1.3b_480p", 1, 12, 32760, 128),
+        Case("wan_1.3b_480p", 1, 12, 32760, 128, masks=("random95",), operations=("forward", "backward")),
         Case("wan_14b_720p", 1, 40, 75600, 128),
         Case("cogvideox_2b", 1, 30, 17776, 64),
-        Case("tiny", 1, 2, 1000, 64),  # to try the program itself
+        Case("tiny", 1, 2, 1000, 64, operations=OPERATIONS),  # to try the program itself
     )
 }
 GROUPS = {
-    "main": ["h40_n32768_d128", "h40_n32768_d64"],
+    "main": ["h40_n32768_d128", "h40_n32768_d64", "wan_1.3b_480p"],
     "all": ["h40_n32768_d128", "h40_n32768_d64", "wan_1.3b_480p", "wan_14b_720p", "cogvideox_2b"],
 }
 
 # Masks are named by what they keep; the record says which kind: random = the same count in every row.
 MASKS = {"random95": ("random", 0.05), "random90": ("random", 0.10), "random80": ("random", 0.20),
          "ones": ("ones", 1.0), "rule": ("rule", 0.05)}
-
-OPS = ("copy", "matmul", "pool", "mask", "mask_forward", "forward")
 
 RULE_TOP_K = 0.03
 TORCH_RULE_FORMS = ("sort", "bisect")
@@ -115,5 +118,9 @@ class Item:
         return "/".join([self.op, self.case.name if self.case else "-", self.mask_name, self.who, self.variant])
 
 
-def attention_flop(case, kept_token_pairs):
-    return 4.0 * kept_token_pairs * case.head_dim
+PRODUCTS = {"forward": 2, "backward": 5}  # of matrices; backward computes Q K^T again
+
+
+def attention_flop(case, kept_token_pairs, operation="forward"):
+    """2 x head_dim operations a kept pair of tokens and product."""
+    return 2.0 * PRODUCTS[operation] * kept_token_pairs * case.head_dim

@@ -22,14 +22,16 @@ class ForwardCheck:
     def __init__(self, case, q, k, v, keep, q_block, kv_block):
         """`keep` is the bool block mask, or None for all."""
         self.rows = sample_rows(case)
-        exact, naive = [], []
+        exact, naive, lse = [], [], []
         for b, h, i in self.rows:
             tokens = torch.ones(case.tokens, dtype=torch.bool, device=q.device)
             if keep is not None:
                 tokens = keep[b, h, i // q_block].repeat_interleave(kv_block)[:case.tokens]
             exact.append(exact_row(q[b, h, i], k[b, h][tokens], v[b, h][tokens]))
             naive.append(naive_row(q[b, h, i], k[b, h][tokens], v[b, h][tokens]))
+            lse.append(lse_rows(q[b, h, i], k[b, h][tokens]))
         self.exact, self.naive = torch.stack(exact), torch.stack(naive)
+        self.exact_lse, self.naive_lse = torch.stack(lse).T
 
     def __call__(self, out):
         got = torch.stack([out[b, h, i] for b, h, i in self.rows]).double()
@@ -37,6 +39,23 @@ class ForwardCheck:
             return False, "not finite"
         return verdict.forward(worst(got, self.exact), worst(self.naive, self.exact), cosine(got, self.exact),
                                cosine(self.naive, self.exact), float(self.exact.abs().max()))
+
+    def lse(self, got):
+        """Judges the logarithm of the sum of exp, [batch, heads, tokens] in f32: natural, of scaled logits."""
+        got = torch.stack([got[b, h, i] for b, h, i in self.rows]).double()
+        finite = torch.isfinite(self.exact_lse)
+        if not bool((torch.isfinite(got) == finite).all()) or bool((got[~finite] != self.exact_lse[~finite]).any()):
+            return False, "not finite where it should be, or the other way round"
+        if not bool(finite.any()):
+            return True, "-inf throughout"
+        got, exact, naive = got[finite], self.exact_lse[finite], self.naive_lse[finite]
+        return verdict.lse(worst(got, exact), worst(naive, exact), float(exact.abs().max()))
+
+
+def lse_rows(q, k):
+    """In f64, and in f32: -inf without a key."""
+    return torch.stack([torch.logsumexp((k.to(dtype) @ q.to(dtype)) * q.shape[0]**-0.5, 0).double()
+                        for dtype in (torch.float64, torch.float32)])
 
 
 def exact_row(q, k, v):

@@ -16,6 +16,10 @@ def normal_qkv(case, seed, device="cuda"):
     return tuple(torch.randn(shape, generator=source, device=device, dtype=torch.bfloat16) for _ in range(3))
 
 
+def normal_like(x, seed):
+    return torch.randn(x.shape, generator=generator(x.device, seed), device=x.device, dtype=x.dtype)
+
+
 def clustered_qkv(case, seed, device="cuda"):
     """64 centres c ~ N(0, 1) a head; each run of 256 tokens draws one; k = c + N(0, 1), q = 2c + N(0, 1), v ~ N(0, 1)."""
     source = generator(device, seed)

@@ -86,6 +86,24 @@ def latest(records):
     return list(found.values())
 
 
+def by_days(records):
+    """{(item, GPU, kernel): {date: record}}: of each day the last one. Another kernel of the library is another thing."""
+    found = {}
+    for record in records:
+        found.setdefault(thing_of(record), {})[record["date"]] = record
+    return found
+
+
+def thing_of(record):
+    return key_of(record), record["gpu"], record.get("kernel", "")
+
+
+def spread(days):
+    """How far the medians of several days are apart: largest / least - 1."""
+    medians = [record["ms"] for record in days.values()]
+    return max(medians) / min(medians) - 1
+
+
 def compare(new, old):
     """[(record, earlier record, ratio)] of the items that earlier runs of this GPU model have too; the latest counts."""
     earlier = {}

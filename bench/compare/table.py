@@ -1,16 +1,18 @@
 """Markdown from records. Needs no framework."""
 
+from . import cases, records
 from . import protocol as rules
-from . import records
 
 NAMES = {"sparge": "sparge", "sparge_portable": "sparge, portable kernel", "cudnn": "cuDNN", "fa2": "FlashAttention-2",
          "fa3": "FlashAttention-3", "fa4": "FlashAttention-4", "flex": "FlexAttention", "vsa": "VSA", "sla": "SLA",
          "torch": "torch"}
 OPS = {"copy": "Copy", "matmul": "Matrix product", "pool": "Pooling", "mask": "Mask", "mask_forward": "Mask + forward",
-       "forward": "Forward"}
+       "forward": "Forward", "backward": "Backward"}
+DENSE_OP = {"forward": "forward", "mask_forward": "forward", "backward": "backward"}  # what a speed-up is over
+TOLERANCE = 0.05  # within which medians of two days count as the same
 MASK_TEXTS = {"random": "random", "ones": "all kept", "rule": "the rule's", "dense": "none (dense)", "uneven": "uneven"}
 HEAD = ("| what | who | mask | sparsity | ms sustained (min - max) | TFLOP/s | GB/s | against dense cuDNN | ms burst | "
-        "extra memory | |\n|---|---|---|---|---|---|---|---|---|---|---|")
+        "extra memory | other days | |\n|---|---|---|---|---|---|---|---|---|---|---|---|")
 
 
 def number(value, digits=3):
@@ -35,9 +37,25 @@ def sparsity(record):
 
 
 def dense_ms(group, protocol="sustained"):
-    """{run: ms of dense cuDNN}: ratios are quoted within a run only, since absolute figures move between machines."""
-    return {record["run"]: record["ms"] for record in group
-            if record["who"] == "cudnn" and record["op"] == "forward" and record["protocol"] == protocol}
+    """{(run, op): ms of dense cuDNN}: ratios are quoted within a run only, since absolute figures move between machines."""
+    return {(record["run"], record["op"]): record["ms"] for record in group
+            if record["who"] == "cudnn" and record["op"] in DENSE_OP and record["protocol"] == protocol}
+
+
+def speed_up(record, dense):
+    """Over dense cuDNN of the same run; None where there is none, or nothing to compare."""
+    ms = dense.get((record["run"], DENSE_OP.get(record["op"])))
+    return ms / record["ms"] if ms else None
+
+
+def days_cell(record, days):
+    """Whether this median repeats on other days."""
+    of_record = days.get(records.thing_of(record), {})
+    if len(of_record) < 2:
+        return "none"
+    apart = records.spread(of_record)
+    text = f"{len(of_record)} days, {100 * apart:.1f} % apart"
+    return text if apart <= TOLERANCE else f"**{text}**"
 
 
 def remarks(record):
@@ -51,17 +69,17 @@ def remarks(record):
     return "; ".join(found)
 
 
-def line(record, burst, dense):
+def line(record, burst, dense, days):
     spread = f"{number(record['ms'])} ({number(record['ms_min'])} - {number(record['ms_max'])})"
     who = NAMES.get(record["who"], record["who"])
     if record["variant"] != "default":
         who += f" ({record['variant']})"
-    faster = ""
-    if dense and record["op"] in ("forward", "mask_forward") and record["who"] != "cudnn":
-        faster = f"{number(dense / record['ms'])}x"
+    times = speed_up(record, dense) if record["who"] != "cudnn" else None
     cells = [OPS.get(record["op"], record["op"]), who, MASK_TEXTS.get(record["mask"], record["mask"]), sparsity(record),
-             spread, number(record.get("tflops", 0)), number(record["gbps"]), faster,
-             number(burst["ms"]) if burst else "", bytes_text(record.get("extra_bytes", 0)), remarks(record)]
+             spread, number(record.get("tflops", 0)), number(record["gbps"]),
+             f"{number(times)}x" if times else "",
+             number(burst["ms"]) if burst else "", bytes_text(record.get("extra_bytes", 0)),
+             days_cell(record, days), remarks(record)]
     return "| " + " | ".join(cells) + " |"
 
 
@@ -81,10 +99,11 @@ def order(record):
             who.index(record["who"]) if record["who"] in who else 99, record["variant"])
 
 
-def render(lines):
-    """One table a shape, from the records of one or more runs."""
+def render(lines, history=()):
+    """One table a shape, from the records of one or more runs. `history`: all records, to tell what repeats."""
     main = "sustained" if any(record["protocol"] == "sustained" for record in lines) else "burst"
     burst = {records.key_of(record)[1:]: record for record in lines if record["protocol"] == "burst"}
+    days = records.by_days([*history, *lines])
     shapes = {}
     for record in lines:
         if record["protocol"] == main:
@@ -92,14 +111,41 @@ def render(lines):
     texts = []
     for shape, group in shapes.items():
         dense = dense_ms(group, main)
-        body = [line(record, burst.get(records.key_of(record)[1:]), dense.get(record["run"]))
+        body = [line(record, burst.get(records.key_of(record)[1:]), dense, days)
                 for record in sorted(group, key=order)]
         name = next((f"{record['case']}: " for record in group if record.get("case")), "")
         texts.append(f"### {name}{title(shape)}\n\n{HEAD}\n" + "\n".join(body))
     return "\n\n".join(texts)
 
 
-def comparison_text(new, old, tolerance=0.05):
+def where(record):
+    return (f"{record['protocol']}: {record['op']} {record['who']} {record['variant']}, "
+            f"{record['case'] or 'ceiling'}, {record['mask_name']}")
+
+
+def days_text(history, tolerance=TOLERANCE):
+    """Whether the medians of the main cases repeat on different days."""
+    main = [record for record in history if record.get("case") in cases.GROUPS["main"]]
+    if not main:
+        return "The main cases have not been measured yet."
+    dates = sorted({record["date"] for record in main})
+    if len(dates) == 1:
+        return (f"**All figures of the main cases are of one day, {dates[0]}: whether they repeat on another day "
+                "is not known.**")
+    things = list(records.by_days(main).values())
+    again = [days for days in things if len(days) > 1]
+    far = [days for days in again if records.spread(days) > tolerance]
+    text = (f"Main cases, days {', '.join(dates)}: of {len(things)} medians {len(again)} were measured on more than one day; "
+            f"{len(again) - len(far)} of those repeat within {100 * tolerance:.0f} %, {len(far)} do not.")
+    if len(again) < len(things):
+        text += f" Of the other {len(things) - len(again)} it is not known."
+    rows = [f"- {where(next(iter(days.values())))}: " +
+            ", ".join(f"{number(record['ms'])} ms on {date} ({record['commit']})" for date, record in sorted(days.items()))
+            for days in far]
+    return "\n".join([text, *([""] + rows if rows else [])])
+
+
+def comparison_text(new, old, tolerance=TOLERANCE):
     """Whether a run repeats what earlier ones found."""
     compared = records.compare(new, old)
     if not compared:
@@ -109,8 +155,7 @@ def comparison_text(new, old, tolerance=0.05):
     runs = ", ".join(sorted({other["run"] for _, other, _ in compared}))
     if not far:
         return f"All {len(compared)} medians are within {percent} of those of the earlier run ({runs})."
-    rows = [f"- {record['protocol']}: {record['op']} {record['who']} {record['variant']}, "
-            f"{record['case'] or 'ceiling'}, {record['mask_name']}: {number(record['ms'])} ms, "
+    rows = [f"- {where(record)}: {number(record['ms'])} ms, "
             f"earlier {number(other['ms'])} ms ({100 * (ratio - 1):+.1f} %)"
             for record, other, ratio in far]
     return (f"{len(far)} of {len(compared)} medians are NOT within {percent} of those of the earlier run ({runs}):\n"

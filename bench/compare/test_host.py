@@ -54,9 +54,24 @@ def test_cases_know_their_blocks_and_bytes():
 def test_lists_of_names_are_checked():
     assert cases.choose("main", cases.CASES, cases.GROUPS) == cases.GROUPS["main"]
     assert cases.choose("all", cases.CASES, cases.GROUPS) == cases.GROUPS["all"]
-    assert cases.choose("forward,mask,forward", cases.OPS) == ["forward", "mask"]
-    assert cases.choose("all", cases.OPS) == list(cases.OPS)
-    refused(lambda: cases.choose("forwards", cases.OPS), "forwards", "forward")
+    assert cases.choose("forward,mask,forward", cases.OPERATIONS) == ["forward", "mask"]
+    assert cases.choose("all", cases.OPERATIONS) == list(cases.OPERATIONS)
+    refused(lambda: cases.choose("forwards", cases.OPERATIONS), "forwards", "forward")
+    assert cases.choose("usual", cases.MASKS, {"usual": []}) == [], "each case has its own"
+    assert cases.choose("forward,mask,backward", cases.OPERATIONS) == ["forward", "mask", "backward"]
+
+
+def test_the_main_cases_are_those_that_are_promised():
+    main = [cases.CASES[name] for name in cases.GROUPS["main"]]
+    assert [(case.heads, case.tokens, case.head_dim) for case in main] == [(40, 32768, 128), (40, 32768, 64), (12, 32760, 128)]
+    assert all({"random95", "random80", "ones"} == set(case.masks) for case in main[:2]) and main[2].masks == ("random95",)
+    assert all({"forward", "backward"} <= set(case.operations) <= set(cases.OPERATIONS) for case in main)
+    assert all(set(case.masks) <= set(cases.MASKS) for case in cases.CASES.values())
+
+
+def test_backward_counts_as_two_and_a_half_forwards():
+    case = cases.CASES["h40_n32768_d64"]
+    assert cases.attention_flop(case, 7) == 4 * 7 * 64 and cases.attention_flop(case, 7, "backward") == 10 * 7 * 64
 
 
 # ---- Protocol ----
@@ -76,6 +91,10 @@ def an_item(who, op="forward", ms=1.0, **more):
     return cases.Item(case, op, who, run=lambda: None, **{**fields, **more})
 
 
+def pairs_of(items, protocols):
+    return [(item, name) for item in items for name in protocols]
+
+
 def test_every_round_measures_everything_once_in_another_order():
     items, seen = [an_item(f"who{i}") for i in range(6)], []
 
@@ -83,14 +102,14 @@ def test_every_round_measures_everything_once_in_another_order():
         seen.append((item.who, name))
         return len(seen)
 
-    assert protocol.run_rounds(items, protocol.PROTOCOLS, measure, 7, 3, 1e9, Clock()) == 7
+    assert protocol.run_rounds(pairs_of(items, protocol.PROTOCOLS), measure, 7, 3, 1e9, Clock()) == 7
     per_round = len(items) * 2
     orders = [tuple(seen[i:i + per_round]) for i in range(0, len(seen), per_round)]
     assert len(orders) == 7 and all(len(set(order)) == per_round for order in orders) and len(set(orders)) > 1
     assert all(len(item.samples[name]) == 7 for item in items for name in protocol.PROTOCOLS)
     again = [an_item(f"who{i}") for i in range(6)]
     seen.clear()
-    protocol.run_rounds(again, protocol.PROTOCOLS, measure, 1, 3, 1e9, Clock())
+    protocol.run_rounds(pairs_of(again, protocol.PROTOCOLS), measure, 1, 3, 1e9, Clock())
     assert tuple(seen) == orders[0]
 
 
@@ -101,10 +120,49 @@ def test_a_round_that_no_longer_fits_is_not_begun():
         clock.now += 10
         return 1.0
 
-    assert protocol.run_rounds([item], ["sustained"], measure, 7, 1, 35, clock) == 3
+    assert protocol.run_rounds([(item, "sustained")], measure, 7, 1, 35, clock) == 3
     assert len(item.samples["sustained"]) == 3
     late = an_item("b")
-    assert protocol.run_rounds([late], ["sustained"], measure, 7, 1, 0, clock) == 1, "one round always"
+    assert protocol.run_rounds([(late, "sustained")], measure, 7, 1, 0, clock) == 1, "one round always"
+
+
+def test_lone_calls_are_given_up_where_the_rounds_would_not_fit():
+    items = [an_item(f"who{i}", ms=100.0) for i in range(40)]
+    everything = protocol.fit(items, protocol.PROTOCOLS, 7, 1e9)
+    assert everything == pairs_of(items, protocol.PROTOCOLS)
+    whole = 7 * protocol.round_seconds(everything)
+    some = protocol.fit(items, protocol.PROTOCOLS, 7, 0.9 * whole)
+    assert 7 * protocol.round_seconds(some) <= 0.9 * whole and 40 < len(some) < 80
+    assert [pair for pair in some if pair[1] == "sustained"] == pairs_of(items, ["sustained"])
+    bursts = [item.who for item, name in some if name == "burst"]
+    assert bursts == [item.who for item in items[:len(bursts)]], "those of the first items stay"
+    assert protocol.fit(items, protocol.PROTOCOLS, 7, 1) == pairs_of(items, ["sustained"]), "never what is quoted"
+    assert protocol.fit(items, ["burst"], 7, 1) == pairs_of(items, ["burst"]), "nor what alone was asked for"
+
+
+def planned_main(kernels):
+    """Items of the main cases with their ms on an H200, roughly; `kernels`: of the library, a case and operation."""
+    dense = {"h40_n32768_d128": (36, 62, 100, 190), "h40_n32768_d64": (24, 35, 70, 120), "wan_1.3b_480p": (11, 19, 30, 57)}
+    items = [an_item("torch", "copy", 0.5), an_item("torch", "matmul", 1.6)]
+    for name in cases.GROUPS["main"]:
+        cudnn, fa2, cudnn_backward, fa2_backward = dense[name]
+        items += [an_item("cudnn", "forward", cudnn), an_item("fa2", "forward", fa2)]
+        items += [an_item("cudnn", "backward", cudnn_backward), an_item("fa2", "backward", fa2_backward)]
+        for mask in cases.CASES[name].masks:
+            share = cases.MASKS[mask][1]
+            contenders = kernels + (mask != "ones")
+            items += [an_item("x", "forward", 62 * share) for _ in range(contenders)]
+            items += [an_item("x", "backward", 250 * share) for _ in range(contenders)]
+        if "mask" in cases.CASES[name].operations:
+            items += [an_item("x", "mask", 1) for _ in range(2)] + [an_item("x", "mask_forward", 4) for _ in range(kernels + 1)]
+    return items
+
+
+def test_seven_rounds_of_the_main_cases_fit_a_run():
+    """550 s, of which two to three minutes go into compiling, checking and weighing."""
+    for kernels, left in ((1, 430), (2, 400)):
+        pairs = protocol.fit(planned_main(kernels), protocol.PROTOCOLS, protocol.LEAST_ROUNDS, left)
+        assert protocol.LEAST_ROUNDS * protocol.round_seconds(pairs) <= left, protocol.round_seconds(pairs)
 
 
 def test_bursts_last_long_enough():
@@ -126,6 +184,15 @@ def test_a_wrong_result_fails_and_a_rounded_one_passes():
     assert verdict.mask(0, 2, 256, True, 1.0)[0] and not verdict.mask(1, 2, 256, True, 1.0)[0]
     assert not verdict.mask(0, 20, 256, True, 1.0)[0] and verdict.mask(0, 20, 256, False, 1.0)[0]
     assert not verdict.mask(0, 20, 256, False, 20.0)[0], "a mask that keeps everything is not the rule's"
+
+
+def test_lse_and_gradients_are_judged():
+    assert verdict.lse(1e-6, 1e-6, 5.0)[0] and not verdict.lse(1e-3, 1e-6, 5.0)[0]
+    assert not verdict.lse(float("nan"), 1e-6, 5.0)[0]
+    assert verdict.lse(5e-7, 0.0, 0.0)[0] and not verdict.lse(5e-6, 0.0, 0.0)[0], "near 0 a little more is allowed"
+    passed, words = verdict.all_of(verdict.named("dQ", (True, "a")), verdict.named("dK", (False, "b")))
+    assert not passed and words == "dQ: a; dK: b"
+    assert verdict.all_of((True, "a"), (True, "b")) == (True, "a; b")
 
 
 # ---- Records and tables ----
@@ -184,6 +251,36 @@ def test_the_table_says_what_a_reader_must_know():
     assert "WRONG RESULT: max error 1" in text and "only 3 rounds" in text
     assert table.number(0.0123456) == "0.0123" and table.number(204.4) == "204" and table.number(0) == ""
     assert table.bytes_text(3 * 2**20) == "3 MiB" and table.bytes_text(0) == "0"
+
+
+def test_backward_is_compared_with_dense_backward():
+    dense, ours = an_item("cudnn", ms=2.0), an_item("sparge_portable", "backward", ms=1.0, mask="random", kept_pairs=1)
+    dense_backward = an_item("cudnn", "backward", ms=6.0)
+    for item in (dense, ours, dense_backward):
+        item.samples = {"sustained": [item.estimate_ms] * 7}
+    lines = [records.of_item(item, "sustained", MACHINE, {"id": "r", "selection": "s", "seed": 1})
+             for item in (dense, ours, dense_backward)]
+    text = table.render(lines)
+    row = next(line for line in text.splitlines() if line.startswith("| Backward | sparge"))
+    assert "| 6x |" in row and table.speed_up(lines[1], table.dense_ms(lines)) == 6.0
+    assert table.speed_up(lines[1], table.dense_ms(lines[:1])) is None, "never with forward"
+
+
+def test_the_table_says_whether_other_days_repeat_it():
+    one = a_run("one", date="2026-01-01")
+    assert "of one day, 2026-01-01" in table.days_text(one) and "not known" in table.days_text(one)
+    assert table.render(one).count("| none |") == 2
+    same_day = one + a_run("two", date="2026-01-01", selection="t", ms=3.0)
+    assert "of one day" in table.days_text(same_day), "two runs of a day are one day"
+    near, far = one + a_run("near", ms=2.08), one + a_run("far", ms=2.2)
+    assert "4 were measured on more than one day; 4 of those repeat within 5 %, 0 do not" in table.days_text(near)
+    assert "0 of those repeat within 5 %, 4 do not" in table.days_text(far) and "2.2 ms on 2026-01-02" in table.days_text(far)
+    assert "2 days, 4.0 % apart" in table.render(near[4:], near) and "**2 days, 10.0 % apart**" in table.render(far[4:], far)
+    renamed = a_run("other")
+    for record in renamed:
+        record["kernel"] = "another"
+    assert "0 were measured on more than one day" in table.days_text(one + renamed), "another kernel is another thing"
+    assert "not been measured" in table.days_text([])
 
 
 def test_a_document_is_filled_between_its_markers():

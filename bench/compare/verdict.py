@@ -18,6 +18,21 @@ def forward(error, naive_error, distance, naive_distance, largest):
     return bool(error <= allowed and distance <= allowed_distance), words
 
 
+def all_of(*verdicts):
+    """Passes where every one does; says what each says."""
+    return all(passed for passed, _ in verdicts), "; ".join(words for _, words in verdicts)
+
+
+def named(name, judged):
+    return judged[0], f"{name}: {judged[1]}"
+
+
+def lse(error, naive_error, largest):
+    """As forward, in f32; 1e-6 more, since the logarithm of a sum may be near 0."""
+    allowed = 2 * naive_error + ulp(largest, 23) + 1e-5 * largest + 1e-6
+    return bool(error <= allowed), f"max error {error:.2e} of {allowed:.2e}"
+
+
 def mask(wrong_rows, differing_rows, rows, well_posed, kept_ratio):
     """`well_posed`: 1 - top_p is far above what mass may be off by, so that only near ties are excused, 2 % of rows.
     Otherwise any number of rows may end elsewhere, but all together must keep as much as the truth, to 5 %."""

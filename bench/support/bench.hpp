@@ -56,5 +56,7 @@ template <>
 inline constexpr char const* dtype_name<bfloat16> = "bf16";
 template <>
 inline constexpr char const* dtype_name<float16> = "f16";
+template <>
+inline constexpr char const* dtype_name<float> = "f32";
 
 }  // namespace sparge::bench

@@ -19,7 +19,9 @@ int failures = 0;
 
 char const* const usage =
     "  --shapes=default|all|NAME,NAME..   shapes of bench/shapes.hpp (default: default)\n"
-    "  --kernel=N                         the forward kernel of that index, instead of the best one\n"
+    "  --kernel=N                         the kernel of that index (forward_bench: supported_kernel(), "
+    "backward_bench:\n"
+    "                                     supported_backward_kernel()), instead of the best one\n"
     "and the options of Google Benchmark (--help)\n";
 
 std::vector<Shape> shapes_named(std::string const& names) {

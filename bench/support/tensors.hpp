@@ -11,7 +11,8 @@
 
 namespace sparge::bench {
 
-inline constexpr std::uint64_t q_seed = 11, k_seed = 12, v_seed = 13, cluster_seed = 14, mask_seed = 15;
+inline constexpr std::uint64_t q_seed = 11, k_seed = 12, v_seed = 13, cluster_seed = 14, mask_seed = 15,
+                               grad_out_seed = 16, grad_lse_seed = 17;
 
 /// Q and K in clusters (see Clusters), as the mask rule meets them in models: k = c + N(0, 1), q = 2c + N(0, 1).
 template <class T>

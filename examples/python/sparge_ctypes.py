@@ -17,7 +17,7 @@ import ctypes
 from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 
 OK, INVALID_ARGUMENT, UNSUPPORTED, WORKSPACE_TOO_SMALL, PLAN_MISMATCH, CUDA_ERROR = range(6)
-BF16, F16 = 1, 2
+BF16, F16, F32 = 1, 2, 3
 ORDER_NONE, ORDER_CAUSAL_BOTTOM_RIGHT = 0, 1
 CHECK_ALIGNMENT, CHECK_LOCATION = 0, 1
 
@@ -106,7 +106,7 @@ class Kernel(Struct):
 
 class Plan(Struct):
     _fields_ = [("struct_size", c_size_t), ("workspace_bytes", c_size_t), ("operation", c_int32), ("dtype", c_int32),
-                ("kernel", c_int32), ("reserved", c_int32), ("opaque", c_uint64 * 60)]
+                ("kernel", c_int32), ("dq_kernel", c_int32), ("opaque", c_uint64 * 60)]
 
 
 class PoolArgs(Struct):
@@ -132,6 +132,27 @@ class ForwardArgs(Struct):
                 ("lse", c_void_p)]
 
 
+class BackwardArgs(Struct):
+    _fields_ = [("struct_size", c_size_t), ("q", Tensor), ("k", Tensor), ("v", Tensor), ("out", Tensor),
+                ("grad_out", Tensor), ("lse", c_void_p), ("grad_lse", c_void_p), ("mask", Mask), ("grad_q", Tensor),
+                ("grad_k", Tensor), ("grad_v", Tensor)]
+
+
+class DistillationProblem(Struct):
+    _fields_ = [("struct_size", c_size_t), ("samples", c_int64), ("sample_elements", c_int64)]
+
+
+class DistillationLossArgs(Struct):
+    _fields_ = [("struct_size", c_size_t), ("dtype", c_int32), ("reserved", c_int32), ("student", c_void_p),
+                ("teacher", c_void_p), ("weights", c_void_p), ("grad_loss", c_void_p), ("loss", c_void_p),
+                ("grad_student", c_void_p)]
+
+
+class InterpolateArgs(Struct):
+    _fields_ = [("struct_size", c_size_t), ("dtype", c_int32), ("reserved", c_int32), ("x0", c_void_p), ("x1", c_void_p),
+                ("t", c_void_p), ("x_t", c_void_p)]
+
+
 class TransposeMaskArgs(Struct):
     _fields_ = [("struct_size", c_size_t), ("mask", Mask), ("transposed", Mask)]
 
@@ -155,12 +176,14 @@ class Error(RuntimeError):
 
 
 # Calls of one form: the arguments between the first and the last ones.
-TYPED_PLANS = ("pool", "build_mask", "forward")
+TYPED_PLANS = ("pool", "build_mask", "forward", "backward")
 PLANS = ("select_blocks", "mask_stats", "mask_form")
+DISTILLATION_PLANS = ("distillation_loss", "interpolate")
 CALLS = {"pool": PoolArgs, "select_blocks": SelectBlocksArgs, "build_mask": BuildMaskArgs, "mask_stats": MaskStatsArgs,
-         "forward": ForwardArgs}
-MASK_FORMS = {"transpose_mask": TransposeMaskArgs, "mask_to_bytes": ByteMaskArgs, "mask_from_bytes": ByteMaskArgs,
-              "mask_to_lists": BlockListsArgs, "mask_from_lists": BlockListsArgs}
+         "forward": ForwardArgs, "backward": BackwardArgs, "distillation_loss": DistillationLossArgs}
+CALLS_WITHOUT_WORKSPACE = {"transpose_mask": TransposeMaskArgs, "mask_to_bytes": ByteMaskArgs,
+                           "mask_from_bytes": ByteMaskArgs, "mask_to_lists": BlockListsArgs,
+                           "mask_from_lists": BlockListsArgs, "interpolate": InterpolateArgs}
 
 
 class Library:
@@ -172,17 +195,21 @@ class Library:
         self._declare("mask_words", POINTER(Problem), POINTER(c_size_t))
         self._declare("transposed_mask_words", POINTER(Problem), POINTER(c_size_t))
         self._declare("supported_kernel", c_int32, POINTER(Kernel))
+        self._declare("supported_backward_kernel", c_int32, POINTER(Kernel))
         planned = (POINTER(Device), POINTER(Options), POINTER(Plan))
         for name in TYPED_PLANS:
             self._declare("plan_" + name, POINTER(Problem), c_int32, *planned)
         for name in PLANS:
             self._declare("plan_" + name, POINTER(Problem), *planned)
+        for name in DISTILLATION_PLANS:
+            self._declare("plan_" + name, POINTER(DistillationProblem), c_int32, *planned)
         for name, args in CALLS.items():
             self._declare(name, POINTER(Plan), POINTER(args), c_void_p, c_size_t, c_void_p)
-        for name, args in MASK_FORMS.items():
+        for name, args in CALLS_WITHOUT_WORKSPACE.items():
             self._declare(name, POINTER(Plan), POINTER(args), c_void_p)
         library.sparge_version.restype = c_char_p
         library.sparge_supported_kernels.restype = c_int32
+        library.sparge_supported_backward_kernels.restype = c_int32
 
     def _declare(self, name, *arguments):
         function = getattr(self._library, "sparge_" + name)
@@ -223,6 +250,14 @@ class Library:
         self._call("supported_kernel", index, byref(kernel))
         return kernel
 
+    def supported_backward_kernels(self):
+        return self._library.sparge_supported_backward_kernels()
+
+    def supported_backward_kernel(self, index):
+        kernel = Kernel()
+        self._call("supported_backward_kernel", index, byref(kernel))
+        return kernel
+
     # ---- Plans ----
 
     def _plan(self, name, *arguments, options):
@@ -248,6 +283,15 @@ class Library:
     def plan_forward(self, problem, dtype, device, options=None):
         return self._plan("forward", byref(problem), dtype, byref(device), options=options)
 
+    def plan_backward(self, problem, dtype, device, options=None):
+        return self._plan("backward", byref(problem), dtype, byref(device), options=options)
+
+    def plan_distillation_loss(self, problem, dtype, device, options=None):
+        return self._plan("distillation_loss", byref(problem), dtype, byref(device), options=options)
+
+    def plan_interpolate(self, problem, dtype, device, options=None):
+        return self._plan("interpolate", byref(problem), dtype, byref(device), options=options)
+
     # ---- Calls: `workspace` is a pointer to `workspace_bytes`, `stream` a cudaStream_t, both as integers ----
 
     def _run(self, name, plan, args, workspace, workspace_bytes, stream):
@@ -267,6 +311,15 @@ class Library:
 
     def forward(self, plan, args, workspace, workspace_bytes, stream):
         self._run("forward", plan, args, workspace, workspace_bytes, stream)
+
+    def backward(self, plan, args, workspace, workspace_bytes, stream):
+        self._run("backward", plan, args, workspace, workspace_bytes, stream)
+
+    def distillation_loss(self, plan, args, workspace, workspace_bytes, stream):
+        self._run("distillation_loss", plan, args, workspace, workspace_bytes, stream)
+
+    def interpolate(self, plan, args, stream):
+        self._call("interpolate", byref(plan), byref(args), stream)
 
     def transpose_mask(self, plan, args, stream):
         self._call("transpose_mask", byref(plan), byref(args), stream)
@@ -288,11 +341,11 @@ class Library:
 
 
 def dtype_of(x):
-    """BF16 or F16 of a torch tensor."""
+    """BF16, F16 or, which distillation alone takes, F32 of a torch tensor."""
     import torch
-    dtypes = {torch.bfloat16: BF16, torch.float16: F16}
+    dtypes = {torch.bfloat16: BF16, torch.float16: F16, torch.float32: F32}
     if x.dtype not in dtypes:
-        raise TypeError(f"{x.dtype} is not a type of sparge; use torch.bfloat16 or torch.float16")
+        raise TypeError(f"{x.dtype} is not a type of sparge; use torch.bfloat16, torch.float16 or torch.float32")
     return dtypes[x.dtype]
 
 

@@ -72,9 +72,10 @@ typedef struct {
 /* The handle that the CUDA runtime calls cudaStream_t and the driver CUstream. Null is the legacy default stream. */
 typedef struct CUstream_st* sparge_stream;
 
-/* Element type of q, k, v and out. 0 is no type. Types of 8 bits will take further numbers; an unknown number is refused. */
+/* Element type of tensors. 0 is no type. Attention and its masks take SPARGE_BF16 and SPARGE_F16; SPARGE_F32 is for velocity
+ * distillation alone. Types of 8 bits will take further numbers; an unknown number is refused. */
 typedef int32_t sparge_dtype;
-enum { SPARGE_BF16 = 1, SPARGE_F16 = 2 };
+enum { SPARGE_BF16 = 1, SPARGE_F16 = 2, SPARGE_F32 = 3 };
 
 /* What a plan needs to know of a GPU: filled by sparge_query_device(), or by hand to plan for a GPU that is not here. */
 typedef struct {
@@ -106,17 +107,25 @@ typedef struct {
   int64_t q_offset; /* position of a shard of queries, in tokens; only 0 is built yet */
 } sparge_problem;
 
+/* The shape of velocity distillation: `samples` contiguous samples of `sample_elements` elements each, whatever their own shape.
+ * Either may be 0. */
+typedef struct {
+  size_t struct_size;
+  int64_t samples, sample_elements;
+} sparge_distillation_problem;
+
 typedef int32_t sparge_pointer_check;
 enum {
   SPARGE_CHECK_ALIGNMENT = 0, /* null and alignment only; costs nothing */
   SPARGE_CHECK_LOCATION = 1   /* also that the device can reach the memory: about a microsecond a pointer */
 };
 
-/* What a caller may choose when making a plan. Null options are all zeros. */
+/* What a caller may choose when making a plan. Null options are all zeros. `force_kernel` is of forward an index of
+ * sparge_supported_kernel(), of backward one of sparge_supported_backward_kernel(), whose other pass is chosen as ever. */
 typedef struct {
   size_t struct_size;
   int32_t has_force_kernel; /* 1 = use `force_kernel` or refuse, 0 = the best one for problem and device */
-  int32_t force_kernel;     /* an index of sparge_supported_kernel(); 0 unless has_force_kernel */
+  int32_t force_kernel;     /* 0 unless has_force_kernel */
   sparge_pointer_check pointer_check;
   int32_t reserved;
 } sparge_options;
@@ -190,7 +199,7 @@ SPARGE_API sparge_code sparge_mask_words(sparge_problem const* problem, size_t* 
 SPARGE_API sparge_code sparge_transposed_mask_words(sparge_problem const* problem, size_t* words,
                                                     sparge_status* status);
 
-/* One forward kernel of this build. */
+/* One attention kernel of this build. */
 typedef struct {
   size_t struct_size;
   char const* name; /* e.g. "sm80 bf16 d128 tile 128x64 stages 2 warps 4"; lives as long as the library */
@@ -206,17 +215,25 @@ SPARGE_API int32_t sparge_supported_kernels(void);
  * (SPARGE_UNSUPPORTED). */
 SPARGE_API sparge_code sparge_supported_kernel(int32_t index, sparge_kernel* kernel, sparge_status* status);
 
+/* The same for the backward kernels, of both passes: names begin with "dkdv" (gradients of K and V) or "dq". */
+SPARGE_API int32_t sparge_supported_backward_kernels(void);
+SPARGE_API sparge_code sparge_supported_backward_kernel(int32_t index, sparge_kernel* kernel,
+                                                        sparge_status* status);
+
 /* ---- Plans: no CUDA call ------------------------------------------------------------------------------------------ */
 
 /* A plan lives where the caller puts it: on the stack, in a cache. Copy it freely. Its size never changes. It may be used from
- * several threads, and only with the library that made it: neither stored in a file nor handed to another version. */
+ * several threads, and only with the library that made it: neither stored in a file nor handed to another version. Plans of
+ * equal inputs are equal bytes.
+ * Of forward `kernel` is the chosen sparge_supported_kernel(); of backward, `kernel` and `dq_kernel` are the chosen
+ * sparge_supported_backward_kernel() for dK and dV and for dQ. Both are -1 where there is no choice. */
 typedef struct {
   size_t struct_size;
   size_t workspace_bytes; /* that the call needs */
   int32_t operation;      /* which call it is for; another one refuses it */
   sparge_dtype dtype;     /* 0 where the operation has none */
-  int32_t kernel;         /* the chosen kernel, see sparge_supported_kernel(); -1 where there is no choice */
-  int32_t reserved;
+  int32_t kernel;         /* of forward, or of dK and dV */
+  int32_t dq_kernel;
   uint64_t opaque[60];
 } sparge_plan;
 
@@ -241,6 +258,19 @@ SPARGE_API sparge_code sparge_plan_mask_form(sparge_problem const* problem, spar
 SPARGE_API sparge_code sparge_plan_forward(sparge_problem const* problem, sparge_dtype dtype,
                                            sparge_device const* device, sparge_options const* options,
                                            sparge_plan* plan, sparge_status* status);
+/* Workspace: batch * heads * 8 bytes a query token, rounded up; it has no term in q_tokens * head_dim. */
+SPARGE_API sparge_code sparge_plan_backward(sparge_problem const* problem, sparge_dtype dtype,
+                                            sparge_device const* device, sparge_options const* options,
+                                            sparge_plan* plan, sparge_status* status);
+/* Workspace: 8 bytes for each run of 1024 loads of 16 bytes, rounded up to 256, at most 32 KiB. Of every dtype. */
+SPARGE_API sparge_code sparge_plan_distillation_loss(sparge_distillation_problem const* problem,
+                                                     sparge_dtype dtype, sparge_device const* device,
+                                                     sparge_options const* options, sparge_plan* plan,
+                                                     sparge_status* status);
+/* No workspace. Of every dtype. */
+SPARGE_API sparge_code sparge_plan_interpolate(sparge_distillation_problem const* problem, sparge_dtype dtype,
+                                               sparge_device const* device, sparge_options const* options,
+                                               sparge_plan* plan, sparge_status* status);
 
 /* ---- Calls: enqueue only ------------------------------------------------------------------------------------------ */
 
@@ -311,6 +341,66 @@ typedef struct {
 SPARGE_API sparge_code sparge_forward(sparge_plan const* plan, sparge_forward_args const* args,
                                       void* workspace, size_t workspace_bytes, sparge_stream stream,
                                       sparge_status* status);
+
+/* Gradients of a loss through `out` and, where grad_lse is given, through `lse`; both may be those of sparge_forward() or merged
+ * over shards. The mask is a constant. grad_k and grad_v are sums over the query heads of a group. Every element of the outputs
+ * is written once, zeros where nothing is kept included, and two runs give the same bits. */
+typedef struct {
+  size_t struct_size;
+  sparge_tensor q;        /* [batch, heads, q_tokens, head_dim] */
+  sparge_tensor k;        /* [batch, kv_heads, kv_tokens, head_dim] */
+  sparge_tensor v;        /* like k */
+  sparge_tensor out;      /* like q */
+  sparge_tensor grad_out; /* like q, laid out on its own */
+  float const* lse;       /* contiguous [batch, heads, q_tokens], 16-byte aligned */
+  float const* grad_lse;  /* optional, like lse; null for zeros */
+  sparge_mask mask;       /* that of sparge_forward() */
+  sparge_tensor grad_q;   /* out, like q */
+  sparge_tensor grad_k;   /* out, like k */
+  sparge_tensor grad_v;   /* out, like k */
+} sparge_backward_args;
+SPARGE_API sparge_code sparge_backward(sparge_plan const* plan, sparge_backward_args const* args,
+                                       void* workspace, size_t workspace_bytes, sparge_stream stream,
+                                       sparge_status* status);
+
+/* ---- Velocity distillation ----------------------------------------------------------------------------------------- */
+
+/* A student with sparse attention learns to predict the velocity that a frozen teacher with full attention predicts for the same
+ * x_t, time and condition. Tensors are contiguous [samples, sample_elements]; an output may not overlap another argument at all.
+ *
+ * Loss and gradient in one pass, where count = samples * sample_elements and sums run over all elements:
+ *   loss         = sum of weights[sample] * (student - teacher)^2 / count, 0 where count is 0
+ *   grad_student = 2 * weights[sample] * grad_loss * (student - teacher) / count, computed in f32 and rounded once
+ * grad_loss is the gradient from behind the loss, or a loss scale; the loss depends neither on it nor on whether the gradient is
+ * asked for. Two runs give the same bits. Squares must stay in the range of f32. */
+typedef struct {
+  size_t struct_size;
+  sparge_dtype dtype; /* of student, teacher and grad_student; must be what the plan was made for */
+  int32_t reserved;
+  void const* student;    /* 16-byte aligned */
+  void const* teacher;    /* like student */
+  float const* weights;   /* optional, device [samples]; null for ones */
+  float const* grad_loss; /* optional, device, one value; null for 1 */
+  float* loss;            /* out, device, one value */
+  void* grad_student;     /* optional out, like student; null for the loss alone */
+} sparge_distillation_loss_args;
+SPARGE_API sparge_code sparge_distillation_loss(sparge_plan const* plan,
+                                                sparge_distillation_loss_args const* args, void* workspace,
+                                                size_t workspace_bytes, sparge_stream stream,
+                                                sparge_status* status);
+
+/* The point x_t of the straight path from noise to data. */
+typedef struct {
+  size_t struct_size;
+  sparge_dtype dtype; /* of x0, x1 and x_t; must be what the plan was made for */
+  int32_t reserved;
+  void const* x0; /* noise, 16-byte aligned */
+  void const* x1; /* data, like x0 */
+  float const* t; /* device [samples]; any finite value, 0 gives x0 and 1 gives x1 */
+  void* x_t;      /* out, like x0: t * x1 + (1 - t) * x0, computed in f32 and rounded once */
+} sparge_interpolate_args;
+SPARGE_API sparge_code sparge_interpolate(sparge_plan const* plan, sparge_interpolate_args const* args,
+                                          sparge_stream stream, sparge_status* status);
 
 /* ---- Forms of a mask: plans of sparge_plan_mask_form(), no workspace ---------------------------------------------- */
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "sparge/core/device.hpp"
+#include "sparge/core/distillation_problem.hpp"
 #include "sparge/core/element.hpp"
 #include "sparge/core/mask_rule.hpp"
 #include "sparge/core/mask_view.hpp"
@@ -193,8 +194,7 @@ struct BackwardPlan {
   PlanOptions
       options;  ///< force_kernel is an index of supported_backward_kernel(); the other pass is chosen as ever
   std::int32_t dkdv_kernel = -1, dq_kernel = -1;  ///< the chosen ones, see supported_backward_kernel()
-  /// batch * heads * (8 bytes a query token + 1 bit a block pair), rounded up: tokens to 128, rows of bits to words, and
-  /// each of three pieces to 256 bytes.
+  /// batch * heads * 8 bytes a query token, rounded up: tokens to 128, each of two pieces to 256 bytes.
   std::size_t workspace_bytes = 0;
 };
 
@@ -219,5 +219,72 @@ template <class T>
 Status plan_backward(AttentionProblem const&, Device const&, PlanOptions const&, BackwardPlan<T>*) noexcept;
 template <class T>
 Status backward(BackwardPlan<T> const&, BackwardArgs<T> const&, Workspace, cudaStream_t) noexcept;
+
+// ---- Velocity distillation -----------------------------------------------------------------------------------------
+//
+// A student with sparse attention learns to predict the velocity that a frozen teacher with full attention predicts for the
+// same x_t, time and condition (docs/math.md). Tensors are contiguous [samples, sample_elements], T is bfloat16, float16 or
+// float. Calls refuse, by name: negative counts, sizes that do not fit 64 bits in bytes, null or misaligned pointers, outputs
+// that overlap another argument (in place too), a current device that is not the plan's.
+
+template <class T>
+struct DistillationLossPlan {
+  DistillationProblem problem;
+  Device device;
+  PlanOptions options;
+  /// 8 bytes for each run of 1024 loads of 16 bytes, rounded up to 256, at most 32 KiB. Depends on the problem alone.
+  std::size_t workspace_bytes = 0;
+};
+
+template <class T>
+struct DistillationLossArgs {
+  T const* student = nullptr;      ///< [samples, sample_elements], 16-byte aligned
+  T const* teacher = nullptr;      ///< like student
+  float const* weights = nullptr;  ///< optional, device memory, [samples], 4-byte aligned; null for ones
+  /// optional, device memory, one value, 4-byte aligned: the gradient from behind the loss, or a loss scale, without which f16
+  /// gradients of a large tensor underflow; null for 1.
+  float const* grad_loss = nullptr;
+  /// out, device memory, one value, 4-byte aligned: the sum over all elements of
+  /// weights[sample] * (student - teacher)^2, divided by samples * sample_elements; 0 where there are no elements.
+  float* loss = nullptr;
+  /// optional out, like student: 2 * weights[sample] * grad_loss * (student - teacher) / (samples * sample_elements), computed
+  /// in f32 and rounded once to T; null for the loss alone.
+  T* grad_student = nullptr;
+};
+
+template <class T>
+Status plan_distillation_loss(DistillationProblem const&, Device const&, PlanOptions const&,
+                              DistillationLossPlan<T>*) noexcept;
+
+/// Loss and gradient in one pass over the data. The loss does not depend on grad_loss or on whether the gradient is asked for.
+/// Sums run in an order that the problem alone decides: two runs give the same bits, on any GPU. The relative error of
+/// the loss is at most 2^-21 for weights of one sign, however many elements there are (docs/numerics.md); squares must
+/// stay in the range of f32, so |student - teacher| below 2^62. NaN and infinity propagate.
+template <class T>
+Status distillation_loss(DistillationLossPlan<T> const&, DistillationLossArgs<T> const&, Workspace,
+                         cudaStream_t) noexcept;
+
+template <class T>
+struct InterpolatePlan {
+  DistillationProblem problem;
+  Device device;
+  PlanOptions options;
+};
+
+template <class T>
+struct InterpolateArgs {
+  T const* x0 = nullptr;  ///< noise, [samples, sample_elements], 16-byte aligned
+  T const* x1 = nullptr;  ///< data, like x0
+  float const* t =
+      nullptr;  ///< device memory, [samples], 4-byte aligned; any finite value, 0 gives x0 and 1 gives x1
+  T* x_t = nullptr;  ///< out, like x0: t * x1 + (1 - t) * x0, computed in f32 and rounded once to T
+};
+
+/// No workspace.
+template <class T>
+Status plan_interpolate(DistillationProblem const&, Device const&, PlanOptions const&,
+                        InterpolatePlan<T>*) noexcept;
+template <class T>
+Status interpolate(InterpolatePlan<T> const&, InterpolateArgs<T> const&, cudaStream_t) noexcept;
 
 }  // namespace sparge

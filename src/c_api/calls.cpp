@@ -1,4 +1,4 @@
-// Calls with a plan: pooling, masks, attention.
+// Calls with a plan: pooling, masks, attention, distillation.
 
 #include "c_api/answer.hpp"
 #include "c_api/plan_bytes.hpp"
@@ -9,7 +9,9 @@ using namespace sparge::c_api;
 namespace {
 
 constexpr TensorName q_name{"q.dtype", "q.reserved"}, k_name{"k.dtype", "k.reserved"},
-    v_name{"v.dtype", "v.reserved"}, out_name{"out.dtype", "out.reserved"};
+    v_name{"v.dtype", "v.reserved"}, out_name{"out.dtype", "out.reserved"},
+    grad_out_name{"grad_out.dtype", "grad_out.reserved"}, grad_q_name{"grad_q.dtype", "grad_q.reserved"},
+    grad_k_name{"grad_k.dtype", "grad_k.reserved"}, grad_v_name{"grad_v.dtype", "grad_v.reserved"};
 
 // ---- Arguments -----------------------------------------------------------------------------------------------------
 
@@ -64,6 +66,53 @@ Status convert(sparge_forward_args const& from, ForwardArgs<T>* to) {
   SPARGE_TRY(c_api::convert(out_name, from.out, &to->out));
   to->mask = mask_view(from.mask);
   to->lse = from.lse;
+  return {};
+}
+
+template <class T>
+Status convert(sparge_backward_args const& from, BackwardArgs<T>* to) {
+  SPARGE_TRY(c_api::convert(q_name, from.q, &to->q));
+  SPARGE_TRY(c_api::convert(k_name, from.k, &to->k));
+  SPARGE_TRY(c_api::convert(v_name, from.v, &to->v));
+  SPARGE_TRY(c_api::convert(out_name, from.out, &to->out));
+  SPARGE_TRY(c_api::convert(grad_out_name, from.grad_out, &to->grad_out));
+  SPARGE_TRY(c_api::convert(grad_q_name, from.grad_q, &to->grad_q));
+  SPARGE_TRY(c_api::convert(grad_k_name, from.grad_k, &to->grad_k));
+  SPARGE_TRY(c_api::convert(grad_v_name, from.grad_v, &to->grad_v));
+  to->lse = from.lse;
+  to->grad_lse = from.grad_lse;
+  to->mask = mask_view(from.mask);
+  return {};
+}
+
+/// Arguments of one element type for all tensors.
+template <class T, class Args>
+Status check_dtype(Args const& from) {
+  if (from.dtype != dtype_of<T>)
+    return mismatch("args.dtype", "must be the element type that the plan was made for", from.dtype,
+                    dtype_of<T>);
+  return check_reserved("args.reserved", from.reserved);
+}
+
+template <class T>
+Status convert(sparge_distillation_loss_args const& from, DistillationLossArgs<T>* to) {
+  SPARGE_TRY(check_dtype<T>(from));
+  to->student = static_cast<T const*>(from.student);
+  to->teacher = static_cast<T const*>(from.teacher);
+  to->weights = from.weights;
+  to->grad_loss = from.grad_loss;
+  to->loss = from.loss;
+  to->grad_student = static_cast<T*>(from.grad_student);
+  return {};
+}
+
+template <class T>
+Status convert(sparge_interpolate_args const& from, InterpolateArgs<T>* to) {
+  SPARGE_TRY(check_dtype<T>(from));
+  to->x0 = static_cast<T const*>(from.x0);
+  to->x1 = static_cast<T const*>(from.x1);
+  to->t = from.t;
+  to->x_t = static_cast<T*>(from.x_t);
   return {};
 }
 
@@ -141,6 +190,44 @@ sparge_code sparge_forward(sparge_plan const* plan, sparge_forward_args const* a
     return with_element(header_of(plan).dtype, [&](auto element) {
       using T = typename decltype(element)::type;
       return run<ForwardPlan<T>, ForwardArgs<T>>(plan, args, place, forward<T>);
+    });
+  });
+}
+
+sparge_code sparge_backward(sparge_plan const* plan, sparge_backward_args const* args, void* workspace,
+                            std::size_t workspace_bytes, sparge_stream stream, sparge_status* status) {
+  Place const place{{workspace, workspace_bytes}, stream};
+  return answer(status, [&]() -> Status {
+    SPARGE_TRY(check_plan<BackwardPlan<bfloat16>>(plan));
+    return with_element(header_of(plan).dtype, [&](auto element) {
+      using T = typename decltype(element)::type;
+      return run<BackwardPlan<T>, BackwardArgs<T>>(plan, args, place, backward<T>);
+    });
+  });
+}
+
+sparge_code sparge_distillation_loss(sparge_plan const* plan, sparge_distillation_loss_args const* args,
+                                     void* workspace, std::size_t workspace_bytes, sparge_stream stream,
+                                     sparge_status* status) {
+  Place const place{{workspace, workspace_bytes}, stream};
+  return answer(status, [&]() -> Status {
+    SPARGE_TRY(check_plan<DistillationLossPlan<float>>(plan));
+    return with_distillation_element(header_of(plan).dtype, [&](auto element) {
+      using T = typename decltype(element)::type;
+      return run<DistillationLossPlan<T>, DistillationLossArgs<T>>(plan, args, place, distillation_loss<T>);
+    });
+  });
+}
+
+sparge_code sparge_interpolate(sparge_plan const* plan, sparge_interpolate_args const* args,
+                               sparge_stream stream, sparge_status* status) {
+  return answer(status, [&]() -> Status {
+    SPARGE_TRY(check_plan<InterpolatePlan<float>>(plan));
+    return with_distillation_element(header_of(plan).dtype, [&](auto element) {
+      using T = typename decltype(element)::type;
+      auto const without_workspace = [](InterpolatePlan<T> const& p, InterpolateArgs<T> const& a, Workspace,
+                                        cudaStream_t s) noexcept { return interpolate(p, a, s); };
+      return run<InterpolatePlan<T>, InterpolateArgs<T>>(plan, args, {{}, stream}, without_workspace);
     });
   });
 }

@@ -27,6 +27,9 @@ inline Status check_switch(SwitchNames const& name, std::int32_t has, std::int64
 template <class T>
 inline constexpr sparge_dtype dtype_of = element_type_of<T> == ElementType::bf16 ? SPARGE_BF16 : SPARGE_F16;
 
+template <>
+inline constexpr sparge_dtype dtype_of<float> = SPARGE_F32;
+
 constexpr sparge_dtype as_c(ElementType type) {
   return type == ElementType::bf16 ? dtype_of<bfloat16> : dtype_of<float16>;
 }
@@ -37,12 +40,23 @@ struct Element {
   using type = T;
 };
 
-/// Calls `use` with the Element of a number.
+/// Calls `use` with the Element of a number that attention takes.
 template <class Use>
 Status with_element(sparge_dtype dtype, Use use) {
   if (dtype == dtype_of<bfloat16>) return use(Element<bfloat16>{});
   if (dtype == dtype_of<float16>) return use(Element<float16>{});
+  if (dtype == dtype_of<float>)
+    return unsupported(
+        "dtype", "SPARGE_F32 is for distillation alone: must be SPARGE_BF16 (1) or SPARGE_F16 (2)", dtype);
   return unsupported("dtype", "must be SPARGE_BF16 (1) or SPARGE_F16 (2)", dtype);
+}
+
+/// Calls `use` with the Element of a number that distillation takes.
+template <class Use>
+Status with_distillation_element(sparge_dtype dtype, Use use) {
+  if (dtype == dtype_of<float>) return use(Element<float>{});
+  if (dtype == dtype_of<bfloat16> || dtype == dtype_of<float16>) return with_element(dtype, use);
+  return unsupported("dtype", "must be SPARGE_BF16 (1), SPARGE_F16 (2) or SPARGE_F32 (3)", dtype);
 }
 
 // ---- What plans take -----------------------------------------------------------------------------------------------
@@ -57,6 +71,13 @@ inline Status convert(sparge_problem const* from, AttentionProblem* to) {
   to->scale = p.scale;
   to->order = static_cast<TokenOrder>(p.order);
   to->q_offset = p.q_offset;
+  return {};
+}
+
+inline Status convert(sparge_distillation_problem const* from, DistillationProblem* to) {
+  sparge_distillation_problem p;
+  SPARGE_TRY(read(from, &p));
+  *to = {p.samples, p.sample_elements};
   return {};
 }
 

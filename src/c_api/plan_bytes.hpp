@@ -2,13 +2,25 @@
 /// Plans as bytes: which operation, element type and library a sparge_plan is of, and the plan of sparge.hpp inside.
 
 #include "c_api/convert.hpp"
+#include "c_api/plan_values.hpp"
 #include "c_api/structs.hpp"
 #include "sparge/plan/built.hpp"
 #include "sparge/sparge.hpp"
 
 namespace sparge::c_api {
 
-enum class Operation : std::int32_t { none, pool, select_blocks, build_mask, mask_stats, mask_form, forward };
+enum class Operation : std::int32_t {
+  none,
+  pool,
+  select_blocks,
+  build_mask,
+  mask_stats,
+  mask_form,
+  forward,
+  backward,
+  distillation_loss,
+  interpolate
+};
 
 /// What the library knows of a type of plan.
 template <class Plan>
@@ -50,20 +62,51 @@ struct PlanTraits<ForwardPlan<T>> {
   static constexpr sparge_dtype dtype = dtype_of<T>;
   static constexpr char const* needed = "the call needs a plan of sparge_plan_forward()";
 };
+template <class T>
+struct PlanTraits<BackwardPlan<T>> {
+  static constexpr Operation operation = Operation::backward;
+  static constexpr sparge_dtype dtype = dtype_of<T>;
+  static constexpr char const* needed = "the call needs a plan of sparge_plan_backward()";
+};
+template <class T>
+struct PlanTraits<DistillationLossPlan<T>> {
+  static constexpr Operation operation = Operation::distillation_loss;
+  static constexpr sparge_dtype dtype = dtype_of<T>;
+  static constexpr char const* needed = "the call needs a plan of sparge_plan_distillation_loss()";
+};
+template <class T>
+struct PlanTraits<InterpolatePlan<T>> {
+  static constexpr Operation operation = Operation::interpolate;
+  static constexpr sparge_dtype dtype = dtype_of<T>;
+  static constexpr char const* needed = "the call needs a plan of sparge_plan_interpolate()";
+};
 
 template <class Plan>
 std::size_t workspace_of(Plan const& plan) {
   return plan.workspace_bytes;
 }
 inline std::size_t workspace_of(MaskFormPlan const&) { return 0; }
+template <class T>
+std::size_t workspace_of(InterpolatePlan<T> const&) {
+  return 0;
+}
+
+/// What a plan chose, -1 where it had no choice.
+struct ChosenKernels {
+  std::int32_t first, dq;
+};
 
 template <class Plan>
-std::int32_t kernel_of(Plan const&) {
-  return -1;
+ChosenKernels kernels_of(Plan const&) {
+  return {-1, -1};
 }
 template <class T>
-std::int32_t kernel_of(ForwardPlan<T> const& plan) {
-  return plan.kernel;
+ChosenKernels kernels_of(ForwardPlan<T> const& plan) {
+  return {plan.kernel, -1};
+}
+template <class T>
+ChosenKernels kernels_of(BackwardPlan<T> const& plan) {
+  return {plan.dkdv_kernel, plan.dq_kernel};
 }
 
 /// The opaque part begins with where the plan is from; a plan's public members are only for reading.
@@ -71,12 +114,6 @@ struct PlanHeader {
   std::uint64_t version;  ///< of the library: another one may lay its plans out differently
   std::int32_t operation;
   sparge_dtype dtype;
-};
-
-template <class Plan>
-struct PlanBytes {
-  PlanHeader header;
-  Plan plan;
 };
 
 /// A plan's size never changes: what fits no longer is a new struct.
@@ -90,18 +127,20 @@ inline Status check_plan_size(sparge_plan const* plan) {
 
 /// `to` was checked by check_plan_size().
 template <class Plan>
-void store(Plan const& plan, sparge_plan* to) {
-  using Bytes = PlanBytes<Plan>;
+void store(Plan plan, sparge_plan* to) {
   using Traits = PlanTraits<Plan>;
-  static_assert(std::is_trivially_copyable_v<Bytes> && sizeof(Bytes) <= sizeof to->opaque);
+  static_assert(sizeof(PlanHeader) + sizeof(Plan) <= sizeof to->opaque);
   constexpr auto operation = static_cast<std::int32_t>(Traits::operation);
-  Bytes const bytes{{built::version_number, operation, Traits::dtype}, plan};
   sparge_plan out{};
   out.workspace_bytes = workspace_of(plan);
   out.operation = operation;
   out.dtype = Traits::dtype;
-  out.kernel = kernel_of(plan);
-  std::memcpy(out.opaque, &bytes, sizeof bytes);
+  out.kernel = kernels_of(plan).first;
+  out.dq_kernel = kernels_of(plan).dq;
+  PlanHeader const header{built::version_number, operation, Traits::dtype};
+  ValueWriter writer(reinterpret_cast<unsigned char*>(out.opaque));
+  writer(header);
+  each_value(plan, writer);
   write(out, to);
 }
 
@@ -127,9 +166,10 @@ Status check_plan(sparge_plan const* plan) {
 /// `from` was checked by check_plan() and is of Plan's element type.
 template <class Plan>
 Plan load(sparge_plan const* from) {
-  PlanBytes<Plan> bytes;
-  std::memcpy(static_cast<void*>(&bytes), from->opaque, sizeof bytes);
-  return bytes.plan;
+  Plan plan;
+  ValueReader reader(reinterpret_cast<unsigned char const*>(from->opaque) + sizeof(PlanHeader));
+  each_value(plan, reader);
+  return plan;
 }
 
 }  // namespace sparge::c_api

@@ -8,15 +8,22 @@ using namespace sparge::c_api;
 
 namespace {
 
+/// AttentionProblem or DistillationProblem.
 template <class Plan>
-using MakePlan = Status (*)(AttentionProblem const&, Device const&, PlanOptions const&, Plan*) noexcept;
+using ProblemOf = decltype(Plan::problem);
+
+template <class Plan>
+using MakePlan = Status (*)(ProblemOf<Plan> const&, Device const&, PlanOptions const&, Plan*) noexcept;
 
 /// What every plan is made from.
+template <class Problem>
 struct PlanInputs {
-  sparge_problem const* problem;
+  Problem const* problem;
   sparge_device const* device;
   sparge_options const* options;
 };
+template <class Problem>
+PlanInputs(Problem const*, sparge_device const*, sparge_options const*) -> PlanInputs<Problem>;
 
 /// C gives the element types other numbers than C++.
 Status in_c_numbers(Status status, sparge_dtype dtype) {
@@ -24,9 +31,9 @@ Status in_c_numbers(Status status, sparge_dtype dtype) {
   return status;
 }
 
-template <class Plan>
-Status make_plan(PlanInputs const& from, MakePlan<Plan> make, sparge_plan* to) {
-  AttentionProblem problem;
+template <class Plan, class Problem>
+Status make_plan(PlanInputs<Problem> const& from, MakePlan<Plan> make, sparge_plan* to) {
+  ProblemOf<Plan> problem;
   Device device;
   PlanOptions options;
   SPARGE_TRY(check_plan_size(to));
@@ -46,7 +53,7 @@ sparge_code sparge_plan_pool(sparge_problem const* problem, sparge_dtype dtype, 
   return answer(status, [&] {
     return with_element(dtype, [&](auto element) {
       using T = typename decltype(element)::type;
-      return make_plan<PoolPlan<T>>({problem, device, options}, plan_pool<T>, plan);
+      return make_plan<PoolPlan<T>>(PlanInputs{problem, device, options}, plan_pool<T>, plan);
     });
   });
 }
@@ -55,7 +62,7 @@ sparge_code sparge_plan_select_blocks(sparge_problem const* problem, sparge_devi
                                       sparge_options const* options, sparge_plan* plan,
                                       sparge_status* status) {
   return answer(status, [&] {
-    return make_plan<SelectPlan>({problem, device, options}, plan_select_blocks, plan);
+    return make_plan<SelectPlan>(PlanInputs{problem, device, options}, plan_select_blocks, plan);
   });
 }
 
@@ -65,7 +72,7 @@ sparge_code sparge_plan_build_mask(sparge_problem const* problem, sparge_dtype d
   return answer(status, [&] {
     return with_element(dtype, [&](auto element) {
       using T = typename decltype(element)::type;
-      return make_plan<BuildMaskPlan<T>>({problem, device, options}, plan_build_mask<T>, plan);
+      return make_plan<BuildMaskPlan<T>>(PlanInputs{problem, device, options}, plan_build_mask<T>, plan);
     });
   });
 }
@@ -73,14 +80,14 @@ sparge_code sparge_plan_build_mask(sparge_problem const* problem, sparge_dtype d
 sparge_code sparge_plan_mask_stats(sparge_problem const* problem, sparge_device const* device,
                                    sparge_options const* options, sparge_plan* plan, sparge_status* status) {
   return answer(status, [&] {
-    return make_plan<MaskStatsPlan>({problem, device, options}, plan_mask_stats, plan);
+    return make_plan<MaskStatsPlan>(PlanInputs{problem, device, options}, plan_mask_stats, plan);
   });
 }
 
 sparge_code sparge_plan_mask_form(sparge_problem const* problem, sparge_device const* device,
                                   sparge_options const* options, sparge_plan* plan, sparge_status* status) {
   return answer(status, [&] {
-    return make_plan<MaskFormPlan>({problem, device, options}, plan_mask_form, plan);
+    return make_plan<MaskFormPlan>(PlanInputs{problem, device, options}, plan_mask_form, plan);
   });
 }
 
@@ -90,7 +97,41 @@ sparge_code sparge_plan_forward(sparge_problem const* problem, sparge_dtype dtyp
   return answer(status, [&] {
     return with_element(dtype, [&](auto element) {
       using T = typename decltype(element)::type;
-      return make_plan<ForwardPlan<T>>({problem, device, options}, plan_forward<T>, plan);
+      return make_plan<ForwardPlan<T>>(PlanInputs{problem, device, options}, plan_forward<T>, plan);
+    });
+  });
+}
+
+sparge_code sparge_plan_backward(sparge_problem const* problem, sparge_dtype dtype,
+                                 sparge_device const* device, sparge_options const* options,
+                                 sparge_plan* plan, sparge_status* status) {
+  return answer(status, [&] {
+    return with_element(dtype, [&](auto element) {
+      using T = typename decltype(element)::type;
+      return make_plan<BackwardPlan<T>>(PlanInputs{problem, device, options}, plan_backward<T>, plan);
+    });
+  });
+}
+
+sparge_code sparge_plan_distillation_loss(sparge_distillation_problem const* problem, sparge_dtype dtype,
+                                          sparge_device const* device, sparge_options const* options,
+                                          sparge_plan* plan, sparge_status* status) {
+  return answer(status, [&] {
+    return with_distillation_element(dtype, [&](auto element) {
+      using T = typename decltype(element)::type;
+      return make_plan<DistillationLossPlan<T>>(PlanInputs{problem, device, options},
+                                                plan_distillation_loss<T>, plan);
+    });
+  });
+}
+
+sparge_code sparge_plan_interpolate(sparge_distillation_problem const* problem, sparge_dtype dtype,
+                                    sparge_device const* device, sparge_options const* options,
+                                    sparge_plan* plan, sparge_status* status) {
+  return answer(status, [&] {
+    return with_distillation_element(dtype, [&](auto element) {
+      using T = typename decltype(element)::type;
+      return make_plan<InterpolatePlan<T>>(PlanInputs{problem, device, options}, plan_interpolate<T>, plan);
     });
   });
 }

@@ -7,6 +7,21 @@
 using namespace sparge;
 using namespace sparge::c_api;
 
+namespace {
+
+sparge_code describe_kernel(Status (*find)(std::int32_t, KernelInfo*) noexcept, std::int32_t index,
+                            sparge_kernel* kernel, sparge_status* status) {
+  return answer(status, [&]() -> Status {
+    SPARGE_TRY(check_size(kernel));
+    KernelInfo info{};
+    SPARGE_TRY(find(index, &info));
+    write({0, info.name, as_c(info.dtype), info.head_dim, info.q_tile, info.kv_tile}, kernel);
+    return {};
+  });
+}
+
+}  // namespace
+
 char const* sparge_version(void) { return built::version; }
 
 sparge_code sparge_query_device(std::int32_t ordinal, sparge_device* device, sparge_status* status) {
@@ -39,11 +54,12 @@ sparge_code sparge_transposed_mask_words(sparge_problem const* problem, std::siz
 std::int32_t sparge_supported_kernels(void) { return supported_kernels(); }
 
 sparge_code sparge_supported_kernel(std::int32_t index, sparge_kernel* kernel, sparge_status* status) {
-  return answer(status, [&]() -> Status {
-    SPARGE_TRY(check_size(kernel));
-    KernelInfo info{};
-    SPARGE_TRY(supported_kernel(index, &info));
-    write({0, info.name, as_c(info.dtype), info.head_dim, info.q_tile, info.kv_tile}, kernel);
-    return {};
-  });
+  return describe_kernel(supported_kernel, index, kernel, status);
+}
+
+std::int32_t sparge_supported_backward_kernels(void) { return supported_backward_kernels(); }
+
+sparge_code sparge_supported_backward_kernel(std::int32_t index, sparge_kernel* kernel,
+                                             sparge_status* status) {
+  return describe_kernel(supported_backward_kernel, index, kernel, status);
 }

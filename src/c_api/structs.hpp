@@ -26,6 +26,8 @@ inline constexpr StructName name_of_struct<sparge_device>{"device", "device.stru
 template <>
 inline constexpr StructName name_of_struct<sparge_problem>{"problem", "problem.struct_size"};
 template <>
+inline constexpr StructName name_of_struct<sparge_distillation_problem>{"problem", "problem.struct_size"};
+template <>
 inline constexpr StructName name_of_struct<sparge_options>{"options", "options.struct_size"};
 template <>
 inline constexpr StructName name_of_struct<sparge_mask_rule>{"rule", "rule.struct_size"};

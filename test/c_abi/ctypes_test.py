@@ -6,7 +6,8 @@ import sys
 import unittest
 
 import sparge_ctypes
-from sparge_ctypes import (BF16, F16, INVALID_ARGUMENT, PLAN_MISMATCH, UNSUPPORTED, Device, Error, ForwardArgs, Library,
+from sparge_ctypes import (BF16, F16, F32, INVALID_ARGUMENT, PLAN_MISMATCH, UNSUPPORTED, BackwardArgs, Device,
+                           DistillationLossArgs, DistillationProblem, Error, ForwardArgs, InterpolateArgs, Library,
                            Options, Problem, Tensor)
 
 LIBRARY, LAYOUT = sys.argv[1:3]
@@ -58,6 +59,7 @@ class CtypesTest(unittest.TestCase):
     def test_every_struct_sets_its_size(self):
         self.assertEqual(some_problem().struct_size, 80)
         self.assertEqual(ForwardArgs().struct_size, 352)
+        self.assertEqual(BackwardArgs().struct_size, 680)
         with self.assertRaises(TypeError):
             Problem(head_dims=64)
 
@@ -80,6 +82,34 @@ class CtypesTest(unittest.TestCase):
         forced = Options(has_force_kernel=1, force_kernel=plan.kernel)
         self.assertEqual(self.sparge.plan_forward(problem, BF16, device, forced).kernel, plan.kernel)
 
+    def test_backward_plans_need_no_gpu(self):
+        problem, device = some_problem(), some_device()
+        plan = self.sparge.plan_backward(problem, F16, device)
+        names = [self.sparge.supported_backward_kernel(index).name.decode() for index in (plan.kernel, plan.dq_kernel)]
+        self.assertRegex(names[0], r"^dkdv sm\d+ f16 d64 ")
+        self.assertRegex(names[1], r"^dq sm\d+ f16 d64 ")
+        self.assertGreater(plan.workspace_bytes, 8 * 2 * 4 * 300)
+        self.assertLess(plan.workspace_bytes, 8 * 2 * 4 * 512)
+        forced = Options(has_force_kernel=1, force_kernel=plan.dq_kernel)
+        again = self.sparge.plan_backward(problem, F16, device, forced)
+        self.assertEqual((again.kernel, again.dq_kernel), (plan.kernel, plan.dq_kernel))
+        self.assertEqual(self.sparge.plan_forward(problem, F16, device).dq_kernel, -1)
+
+    def test_distillation_plans_need_no_gpu(self):
+        problem, device = DistillationProblem(samples=3, sample_elements=100003), some_device()
+        for dtype in (BF16, F16, F32):
+            self.assertGreater(self.sparge.plan_distillation_loss(problem, dtype, device).workspace_bytes, 0)
+            plan = self.sparge.plan_interpolate(problem, dtype, device)
+            self.assertEqual((plan.workspace_bytes, plan.dtype, plan.kernel), (0, dtype, -1))
+        negative = DistillationProblem(samples=-1)
+        self.refused(INVALID_ARGUMENT, "problem.samples", self.sparge.plan_interpolate, negative, F32, device)
+
+    def test_plans_of_equal_inputs_are_equal_bytes(self):
+        for make in (self.sparge.plan_forward, self.sparge.plan_backward, self.sparge.plan_build_mask):
+            plans = [bytes(make(some_problem(q_tokens=tokens), BF16, some_device())) for tokens in (300, 300, 301)]
+            self.assertEqual(plans[0], plans[1])
+            self.assertNotEqual(plans[0], plans[2])
+
     def test_sizes_follow_from_shapes(self):
         problem = some_problem()
         self.assertEqual((problem.q_blocks, problem.kv_blocks), (3, 33))
@@ -94,12 +124,20 @@ class CtypesTest(unittest.TestCase):
             self.assertIn(part, text)
         self.refused(INVALID_ARGUMENT, "problem.kv_heads", self.sparge.plan_pool, some_problem(kv_heads=3), BF16, device)
         self.refused(UNSUPPORTED, "dtype", self.sparge.plan_forward, some_problem(), 9, device)
+        for plan in (self.sparge.plan_forward, self.sparge.plan_backward, self.sparge.plan_pool):
+            self.assertIn("SPARGE_F32", self.refused(UNSUPPORTED, "dtype", plan, some_problem(), F32, device))
         self.refused(INVALID_ARGUMENT, "index", self.sparge.supported_kernel, 1000)
+        self.refused(INVALID_ARGUMENT, "index", self.sparge.supported_backward_kernel, -1)
 
     def test_a_plan_of_another_call_is_refused(self):
         plan = self.sparge.plan_pool(some_problem(), BF16, some_device())
         text = self.refused(PLAN_MISMATCH, "plan.operation", self.sparge.forward, plan, ForwardArgs(), None, 0, None)
         self.assertIn("sparge_plan_forward()", text)
+        forward = self.sparge.plan_forward(some_problem(), BF16, some_device())
+        text = self.refused(PLAN_MISMATCH, "plan.operation", self.sparge.backward, forward, BackwardArgs(), None, 0, None)
+        self.assertIn("sparge_plan_backward()", text)
+        text = self.refused(PLAN_MISMATCH, "plan.operation", self.sparge.interpolate, forward, InterpolateArgs(), None)
+        self.assertIn("sparge_plan_interpolate()", text)
 
     def test_arguments_are_checked_before_a_gpu_is_needed(self):
         plan = self.sparge.plan_forward(some_problem(), BF16, some_device())
@@ -109,6 +147,15 @@ class CtypesTest(unittest.TestCase):
         for other in (args.k, args.v, args.out):
             other.dtype = BF16
         self.refused(PLAN_MISMATCH, "q.shape", self.sparge.forward, plan, args, None, 0, None)
+        plan = self.sparge.plan_backward(some_problem(), BF16, some_device())
+        args = BackwardArgs(**{name: Tensor(dtype=BF16) for name in ("q", "k", "v", "out", "grad_out", "grad_q", "grad_k")})
+        self.refused(PLAN_MISMATCH, "grad_v.dtype", self.sparge.backward, plan, args, None, 0, None)
+        samples = DistillationProblem(samples=2, sample_elements=64)
+        plan = self.sparge.plan_distillation_loss(samples, F32, some_device())
+        loss = DistillationLossArgs(dtype=BF16)
+        self.refused(PLAN_MISMATCH, "args.dtype", self.sparge.distillation_loss, plan, loss, None, 0, None)
+        loss.dtype = F32
+        self.refused(INVALID_ARGUMENT, "student", self.sparge.distillation_loss, plan, loss, None, 0, None)
 
 
 if __name__ == "__main__":

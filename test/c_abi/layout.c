@@ -64,7 +64,7 @@ static void print_plan(void) {
   MEMBER(sparge_plan, operation);
   MEMBER(sparge_plan, dtype);
   MEMBER(sparge_plan, kernel);
-  MEMBER(sparge_plan, reserved);
+  MEMBER(sparge_plan, dq_kernel);
   MEMBER(sparge_plan, opaque);
 }
 
@@ -137,6 +137,47 @@ static void print_args(void) {
   MEMBER(sparge_forward_args, lse);
 }
 
+static void print_backward_args(void) {
+  STRUCT(sparge_backward_args);
+  MEMBER(sparge_backward_args, struct_size);
+  MEMBER(sparge_backward_args, q);
+  MEMBER(sparge_backward_args, k);
+  MEMBER(sparge_backward_args, v);
+  MEMBER(sparge_backward_args, out);
+  MEMBER(sparge_backward_args, grad_out);
+  MEMBER(sparge_backward_args, lse);
+  MEMBER(sparge_backward_args, grad_lse);
+  MEMBER(sparge_backward_args, mask);
+  MEMBER(sparge_backward_args, grad_q);
+  MEMBER(sparge_backward_args, grad_k);
+  MEMBER(sparge_backward_args, grad_v);
+}
+
+static void print_distillation(void) {
+  STRUCT(sparge_distillation_problem);
+  MEMBER(sparge_distillation_problem, struct_size);
+  MEMBER(sparge_distillation_problem, samples);
+  MEMBER(sparge_distillation_problem, sample_elements);
+  STRUCT(sparge_distillation_loss_args);
+  MEMBER(sparge_distillation_loss_args, struct_size);
+  MEMBER(sparge_distillation_loss_args, dtype);
+  MEMBER(sparge_distillation_loss_args, reserved);
+  MEMBER(sparge_distillation_loss_args, student);
+  MEMBER(sparge_distillation_loss_args, teacher);
+  MEMBER(sparge_distillation_loss_args, weights);
+  MEMBER(sparge_distillation_loss_args, grad_loss);
+  MEMBER(sparge_distillation_loss_args, loss);
+  MEMBER(sparge_distillation_loss_args, grad_student);
+  STRUCT(sparge_interpolate_args);
+  MEMBER(sparge_interpolate_args, struct_size);
+  MEMBER(sparge_interpolate_args, dtype);
+  MEMBER(sparge_interpolate_args, reserved);
+  MEMBER(sparge_interpolate_args, x0);
+  MEMBER(sparge_interpolate_args, x1);
+  MEMBER(sparge_interpolate_args, t);
+  MEMBER(sparge_interpolate_args, x_t);
+}
+
 static void print_mask_form_args(void) {
   STRUCT(sparge_transpose_mask_args);
   MEMBER(sparge_transpose_mask_args, struct_size);
@@ -160,6 +201,8 @@ int main(void) {
   print_plan();
   print_tensors_and_masks();
   print_args();
+  print_backward_args();
+  print_distillation();
   print_mask_form_args();
   return 0;
 }

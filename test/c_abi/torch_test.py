@@ -4,8 +4,9 @@ import os
 import sys
 import unittest
 
-from sparge_ctypes import (BF16, BlockListsArgs, BuildMaskArgs, ByteMaskArgs, ForwardArgs, Library, MaskRule, MaskStatsArgs,
-                           PoolArgs, Problem, SelectBlocksArgs, TransposeMaskArgs, current_stream, mask, mask_pairs, scratch,
+from sparge_ctypes import (BF16, BackwardArgs, BlockListsArgs, BuildMaskArgs, ByteMaskArgs, DistillationLossArgs,
+                           DistillationProblem, ForwardArgs, InterpolateArgs, Library, MaskRule, MaskStatsArgs, PoolArgs,
+                           Problem, SelectBlocksArgs, TransposeMaskArgs, current_stream, dtype_of, mask, mask_pairs, scratch,
                            tensor)
 
 LIBRARY = sys.argv[1]
@@ -28,6 +29,17 @@ def attention(q, k, v, kept, working):
     scores = (q.float() @ k.float().transpose(-1, -2)) / q.shape[-1] ** 0.5
     weights = torch.softmax(scores.masked_fill(~kept, float("-inf")), dim=-1).nan_to_num(0.0)
     return (weights.to(working).double() @ v.double()), torch.logsumexp(scores.masked_fill(~kept, float("-inf")), dim=-1)
+
+
+def gradients(q, k, v, kept, grad_out, grad_lse, working):
+    """Of attention() through out and lse, by autograd; k and v have fewer heads than q."""
+    leaves = [x.detach().to(working).requires_grad_() for x in (q, k, v)]
+    keys, values = (x.repeat_interleave(2, 1) for x in leaves[1:])
+    scores = (leaves[0] @ keys.transpose(-1, -2)) / q.shape[-1] ** 0.5
+    scores = scores.masked_fill(~kept, float("-inf"))
+    out, lse = torch.softmax(scores, dim=-1) @ values, torch.logsumexp(scores, dim=-1)
+    torch.autograd.backward([out, lse], [grad_out.to(working), grad_lse.to(working)])
+    return [x.grad.double() for x in leaves]
 
 
 class TorchTest(unittest.TestCase):
@@ -62,6 +74,9 @@ class TorchTest(unittest.TestCase):
                                              pooled_k=pooled_k.data_ptr()))
         return pooled_q, pooled_k
 
+    def kept_tokens(self, pairs):
+        return pairs.repeat_interleave(Q_BLOCK, 2)[:, :, :300].repeat_interleave(KV_BLOCK, 3)[..., :2100]
+
     def test_forward_matches_plain_attention_over_the_mask(self):
         pairs = self.build_mask()
         out = torch.full((2, 300, 4, 64), float("nan"), device="cuda", dtype=torch.bfloat16).transpose(1, 2)
@@ -72,7 +87,7 @@ class TorchTest(unittest.TestCase):
         with torch.cuda.stream(side):
             self.run_call("forward", plan, ForwardArgs(q=tensor(self.q), k=tensor(self.k), v=tensor(self.v),
                                                        mask=mask(self.words), out=tensor(out), lse=lse.data_ptr()))
-        kept = pairs.repeat_interleave(Q_BLOCK, 2)[:, :, :300].repeat_interleave(KV_BLOCK, 3)[..., :2100]
+        kept = self.kept_tokens(pairs)
         k, v = (x.repeat_interleave(2, 1) for x in (self.k, self.v))
         truth, truth_lse = attention(self.q, k, v, kept, torch.float32)
         naive, _ = attention(self.q, k, v, kept, torch.bfloat16)
@@ -80,6 +95,57 @@ class TorchTest(unittest.TestCase):
         allowed = 2 * (naive - truth).abs().max().item() + largest * 2**-8
         self.assertLessEqual((out.double() - truth).abs().max().item(), allowed)
         self.assertLessEqual((lse - truth_lse).abs().max().item(), 1e-5 * truth_lse.abs().max().item())
+
+    def test_backward_matches_autograd_of_plain_attention(self):
+        kept = self.kept_tokens(self.build_mask())
+        out, lse = torch.empty_like(self.q), torch.empty(2, 4, 300, device="cuda")
+        plan = self.sparge.plan_forward(self.problem, BF16, self.device)
+        self.run_call("forward", plan, ForwardArgs(q=tensor(self.q), k=tensor(self.k), v=tensor(self.v),
+                                                   mask=mask(self.words), out=tensor(out), lse=lse.data_ptr()))
+        grad_out, grad_lse = torch.randn_like(self.q), torch.randn_like(lse)
+        found = [torch.full_like(x, float("nan")) for x in (self.q, self.k, self.v)]
+        args = BackwardArgs(q=tensor(self.q), k=tensor(self.k), v=tensor(self.v), out=tensor(out), grad_out=tensor(grad_out),
+                            lse=lse.data_ptr(), grad_lse=grad_lse.data_ptr(), mask=mask(self.words),
+                            grad_q=tensor(found[0]), grad_k=tensor(found[1]), grad_v=tensor(found[2]))
+        self.run_call("backward", self.sparge.plan_backward(self.problem, BF16, self.device), args)
+        truth, naive = (gradients(self.q, self.k, self.v, kept, grad_out, grad_lse, working)
+                        for working in (torch.float64, torch.bfloat16))
+        for name, x, exact, rough in zip("qkv", found, truth, naive):
+            allowed = 2 * (rough - exact).abs().max().item() + exact.abs().max().item() * 2**-8
+            self.assertLessEqual((x.double() - exact).abs().max().item(), allowed, f"grad_{name}")
+
+    def test_distillation_loss_is_that_of_torch(self):
+        problem = DistillationProblem(samples=3, sample_elements=5 * 1003)
+        for dtype in (torch.bfloat16, torch.float16, torch.float32):
+            student, teacher = (torch.randn(3, 5, 1003, device="cuda", dtype=dtype) for _ in range(2))
+            weights, loss = torch.rand(3, device="cuda"), torch.full((1,), float("nan"), device="cuda")
+            scale = torch.full((1,), 1024.0, device="cuda")
+            grad = torch.full_like(student, float("nan"))
+            plan = self.sparge.plan_distillation_loss(problem, dtype_of(student), self.device)
+            self.run_call("distillation_loss", plan, DistillationLossArgs(
+                dtype=dtype_of(student), student=student.data_ptr(), teacher=teacher.data_ptr(), weights=weights.data_ptr(),
+                grad_loss=scale.data_ptr(), loss=loss.data_ptr(), grad_student=grad.data_ptr()))
+            exact = student.double().requires_grad_()
+            truth = (weights.double()[:, None, None] * (exact - teacher.double()) ** 2).mean()
+            (1024 * truth).backward()
+            self.assertLessEqual(abs(loss.item() / truth.item() - 1), 1e-6)
+            # Rounded once to dtype, after a few roundings in f32; the last term is for the subnormal numbers of f16.
+            kind = torch.finfo(dtype)
+            error = (grad.double() - exact.grad).abs() - (kind.eps / 2 + 2**-21) * exact.grad.abs()
+            self.assertLessEqual(error.max().item(), kind.eps * kind.tiny)
+
+    def test_interpolation_is_that_of_torch(self):
+        problem = DistillationProblem(samples=3, sample_elements=1003)
+        for dtype in (torch.bfloat16, torch.float16, torch.float32):
+            x0, x1 = (torch.randn(3, 1003, device="cuda", dtype=dtype) for _ in range(2))
+            t, x_t = torch.tensor([0.0, 0.3, 1.0], device="cuda"), torch.full_like(x0, float("nan"))
+            plan = self.sparge.plan_interpolate(problem, dtype_of(x0), self.device)
+            self.sparge.interpolate(plan, InterpolateArgs(dtype=dtype_of(x0), x0=x0.data_ptr(), x1=x1.data_ptr(),
+                                                          t=t.data_ptr(), x_t=x_t.data_ptr()), current_stream())
+            torch.cuda.synchronize()
+            self.assertTrue(torch.equal(x_t[0], x0[0]) and torch.equal(x_t[2], x1[2]))
+            truth = t.double()[:, None] * x1.double() + (1 - t.double())[:, None] * x0.double()
+            self.assertLessEqual((x_t.double() - truth).abs().max().item(), torch.finfo(dtype).eps * 8)
 
     def test_pool_is_the_mean_of_each_block(self):
         pooled_q, pooled_k = self.pool()

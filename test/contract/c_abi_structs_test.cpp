@@ -51,6 +51,10 @@ TEST_CASE("Sizes of the C structs stay what they were published as") {
   CHECK(sizeof(sparge_build_mask_args) == 192);
   CHECK(sizeof(sparge_mask_stats_args) == 56);
   CHECK(sizeof(sparge_forward_args) == 352);
+  CHECK(sizeof(sparge_backward_args) == 680);
+  CHECK(sizeof(sparge_distillation_problem) == 24);
+  CHECK(sizeof(sparge_distillation_loss_args) == 64);
+  CHECK(sizeof(sparge_interpolate_args) == 48);
   CHECK(sizeof(sparge_transpose_mask_args) == 40);
   CHECK(sizeof(sparge_byte_mask_args) == 40);
   CHECK(sizeof(sparge_block_lists_args) == 48);

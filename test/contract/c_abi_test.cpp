@@ -20,13 +20,30 @@ struct CPlanCall {
                       sparge_status*);
 };
 
-std::vector<CPlanCall> every_c_plan_call() {
+std::vector<CPlanCall> every_attention_plan_call() {
   return {{"pool", with_bf16<sparge_plan_pool>},
           {"select_blocks", sparge_plan_select_blocks},
           {"build_mask", with_bf16<sparge_plan_build_mask>},
           {"mask_stats", sparge_plan_mask_stats},
           {"mask_form", sparge_plan_mask_form},
-          {"forward", with_bf16<sparge_plan_forward>}};
+          {"forward", with_bf16<sparge_plan_forward>},
+          {"backward", with_bf16<sparge_plan_backward>}};
+}
+
+/// A plan call of distillation as one of attention, on a problem of its own.
+template <sparge_code (*make)(sparge_distillation_problem const*, sparge_dtype, sparge_device const*,
+                              sparge_options const*, sparge_plan*, sparge_status*)>
+sparge_code on_samples(sparge_problem const*, sparge_device const* device, sparge_options const* options,
+                       sparge_plan* plan, sparge_status* status) {
+  sparge_distillation_problem const problem{sizeof problem, 3, 1000};
+  return make(&problem, SPARGE_F32, device, options, plan, status);
+}
+
+std::vector<CPlanCall> every_c_plan_call() {
+  std::vector<CPlanCall> calls = every_attention_plan_call();
+  calls.push_back({"distillation_loss", on_samples<sparge_plan_distillation_loss>});
+  calls.push_back({"interpolate", on_samples<sparge_plan_interpolate>});
+  return calls;
 }
 
 /// Every call that takes a plan, on arguments that are refused later than the plan is.
@@ -42,7 +59,7 @@ sparge_code on_nothing(sparge_plan const* plan, sparge_status* status) {
 }
 
 template <class Args, sparge_code (*call)(sparge_plan const*, Args const*, sparge_stream, sparge_status*)>
-sparge_code form_on_nothing(sparge_plan const* plan, sparge_status* status) {
+sparge_code without_workspace_on_nothing(sparge_plan const* plan, sparge_status* status) {
   return call(plan, nullptr, nullptr, status);
 }
 
@@ -51,12 +68,22 @@ std::vector<CCall> every_c_call() {
           {"select_blocks", "select_blocks", on_nothing<sparge_select_blocks_args, sparge_select_blocks>},
           {"build_mask", "build_mask", on_nothing<sparge_build_mask_args, sparge_build_mask>},
           {"mask_stats", "mask_stats", on_nothing<sparge_mask_stats_args, sparge_mask_stats>},
-          {"transpose_mask", "mask_form", form_on_nothing<sparge_transpose_mask_args, sparge_transpose_mask>},
-          {"mask_to_bytes", "mask_form", form_on_nothing<sparge_byte_mask_args, sparge_mask_to_bytes>},
-          {"mask_from_bytes", "mask_form", form_on_nothing<sparge_byte_mask_args, sparge_mask_from_bytes>},
-          {"mask_to_lists", "mask_form", form_on_nothing<sparge_block_lists_args, sparge_mask_to_lists>},
-          {"mask_from_lists", "mask_form", form_on_nothing<sparge_block_lists_args, sparge_mask_from_lists>},
-          {"forward", "forward", on_nothing<sparge_forward_args, sparge_forward>}};
+          {"transpose_mask", "mask_form",
+           without_workspace_on_nothing<sparge_transpose_mask_args, sparge_transpose_mask>},
+          {"mask_to_bytes", "mask_form",
+           without_workspace_on_nothing<sparge_byte_mask_args, sparge_mask_to_bytes>},
+          {"mask_from_bytes", "mask_form",
+           without_workspace_on_nothing<sparge_byte_mask_args, sparge_mask_from_bytes>},
+          {"mask_to_lists", "mask_form",
+           without_workspace_on_nothing<sparge_block_lists_args, sparge_mask_to_lists>},
+          {"mask_from_lists", "mask_form",
+           without_workspace_on_nothing<sparge_block_lists_args, sparge_mask_from_lists>},
+          {"forward", "forward", on_nothing<sparge_forward_args, sparge_forward>},
+          {"backward", "backward", on_nothing<sparge_backward_args, sparge_backward>},
+          {"distillation_loss", "distillation_loss",
+           on_nothing<sparge_distillation_loss_args, sparge_distillation_loss>},
+          {"interpolate", "interpolate",
+           without_workspace_on_nothing<sparge_interpolate_args, sparge_interpolate>}};
 }
 
 /// Plans for the current device, or for one that is not here.
@@ -102,7 +129,7 @@ void check_forward_is_bit_equal(AttentionProblem const& p) {
   ForwardArgs<T> const from = run.args();
   auto args = sized<sparge_forward_args>();
   args.q = c_tensor(from.q), args.k = c_tensor(from.k), args.v = c_tensor(from.v);
-  args.mask = {const_cast<std::uint32_t*>(from.mask.data), from.mask.words};
+  args.mask = c_mask(from.mask);
   args.out = c_tensor(from.out), args.lse = from.lse;
   auto status = sized<sparge_status>();
   Workspace const workspace = run.workspace();
@@ -156,6 +183,7 @@ TEST_CASE("C plans are those of C++") {
   CHECK(c_plan.kernel == plan.kernel);
   CHECK(c_plan.workspace_bytes == plan.workspace_bytes);
   CHECK(c_plan.dtype == SPARGE_BF16);
+  CHECK(c_plan.dq_kernel == -1);
 
   auto kernel = sized<sparge_kernel>();
   auto status = sized<sparge_status>();
@@ -185,12 +213,12 @@ TEST_CASE("Zeros in a C problem mean the blocks and the scale that C++ defaults 
   CHECK(words == wanted_words);
 }
 
-TEST_CASE("Every C plan call refuses what C++ refuses and leaves the plan alone") {
+TEST_CASE("Every C plan call of attention refuses what C++ refuses and leaves the plan alone") {
   AttentionProblem p = some_problem();
   p.head_dim = 96;
   auto const problem = c_problem(p);
   auto const device = c_device(big_device());
-  for (CPlanCall const& call : every_c_plan_call()) {
+  for (CPlanCall const& call : every_attention_plan_call()) {
     CAPTURE(call.name);
     auto plan = sized<sparge_plan>();
     plan.kernel = 77;
@@ -213,9 +241,11 @@ TEST_CASE("A dtype that the C ABI does not know is refused by its number") {
   auto const device = c_device(big_device());
   auto plan = sized<sparge_plan>();
   auto status = sized<sparge_status>();
-  for (sparge_dtype dtype : {0, 3, -1, 1 << 20}) {
+  for (sparge_dtype dtype : {0, 4, -1, 1 << 20}) {
     CAPTURE(dtype);
     check_c_refused(sparge_plan_forward(&problem, dtype, &device, nullptr, &plan, &status), status,
+                    SPARGE_UNSUPPORTED, "dtype", dtype);
+    check_c_refused(sparge_plan_backward(&problem, dtype, &device, nullptr, &plan, &status), status,
                     SPARGE_UNSUPPORTED, "dtype", dtype);
     check_c_refused(sparge_plan_pool(&problem, dtype, &device, nullptr, &plan, &status), status,
                     SPARGE_UNSUPPORTED, "dtype", dtype);

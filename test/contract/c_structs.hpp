@@ -2,6 +2,7 @@
 /// The structs of sparge.h from those of sparge.hpp, for tests that make the same call through both.
 
 #include <string>
+#include <type_traits>
 
 #include "sparge/sparge.h"
 #include "sparge/sparge.hpp"
@@ -48,7 +49,11 @@ inline sparge_mask_rule c_rule(MaskRule const& rule) {
 
 template <class T>
 constexpr sparge_dtype c_dtype() {
-  return element_type_of<std::remove_const_t<T>> == ElementType::bf16 ? SPARGE_BF16 : SPARGE_F16;
+  using Element = std::remove_const_t<T>;
+  if constexpr (std::is_same_v<Element, float>)
+    return SPARGE_F32;
+  else
+    return element_type_of<Element> == ElementType::bf16 ? SPARGE_BF16 : SPARGE_F16;
 }
 
 template <class T>
@@ -59,6 +64,19 @@ sparge_tensor c_tensor(TensorView<T> const& view) {
     out.shape[axis] = view.shape[axis], out.stride[axis] = view.stride[axis];
   out.dtype = c_dtype<T>();
   return out;
+}
+
+inline sparge_mask c_mask(MaskView mask) { return {const_cast<std::uint32_t*>(mask.data), mask.words}; }
+
+template <class T>
+sparge_backward_args c_backward_args(BackwardArgs<T> const& from) {
+  auto args = sized<sparge_backward_args>();
+  args.q = c_tensor(from.q), args.k = c_tensor(from.k), args.v = c_tensor(from.v);
+  args.out = c_tensor(from.out), args.grad_out = c_tensor(from.grad_out);
+  args.lse = from.lse, args.grad_lse = from.grad_lse, args.mask = c_mask(from.mask);
+  args.grad_q = c_tensor(from.grad_q);
+  args.grad_k = c_tensor(from.grad_k), args.grad_v = c_tensor(from.grad_v);
+  return args;
 }
 
 /// A plan call of bf16 as one that takes no element type.

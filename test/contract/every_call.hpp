@@ -2,11 +2,11 @@
 /// Every public call that works on the device, under one face, so that what holds for all is stated once.
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
+#include "contract/distillation_calls.hpp"
+#include "contract/public_call.hpp"
 #include "sparge/sparge.hpp"
 #include "support/attention_case.hpp"
 #include "support/device_buffer.hpp"
@@ -16,30 +16,10 @@
 
 namespace sparge::test {
 
-/// A planned call on device memory of its own, which the functions keep alive.
-struct PublicCall {
-  std::string name;
-  std::size_t workspace_bytes = 0;
-  std::function<Status(Workspace, cudaStream_t)> run;
-  std::function<void(std::uint64_t seed)> set_inputs;  ///< new values at the same addresses
-  std::function<void()> poison_outputs;
-  std::function<std::vector<unsigned char>()> outputs;  ///< as bytes
-};
-
 /// The problem of the calls: partial blocks on both axes, grouped heads, two mask words a row.
 inline AttentionProblem contract_problem() { return {2, 4, 2, 300, 2100, 64}; }
 
 namespace detail {
-
-inline void append(std::vector<unsigned char>& all, std::vector<unsigned char> const& more) {
-  all.insert(all.end(), more.begin(), more.end());
-}
-
-inline std::vector<float> random_floats(std::int64_t count, Random& random) {
-  std::vector<float> values(static_cast<std::size_t>(count));
-  for (float& value : values) value = static_cast<float>(random.gaussian());
-  return values;
-}
 
 inline MaskRule contract_rule() {
   MaskRule rule;
@@ -327,6 +307,11 @@ std::vector<PublicCall> every_public_call(Device const& device, PlanOptions cons
       mask_from_bytes_call(p, form),          mask_to_lists_call(p, form),
       mask_from_lists_call(p, form),          forward_call<T>(p, device, options),
       backward_call<T>(p, device, options)};
+  DistillationProblem const distillation = contract_distillation(p);
+  calls.push_back(distillation_loss_call<T>(distillation, device, options));
+  calls.push_back(distillation_loss_call<float>(distillation, device, options));
+  calls.push_back(interpolate_call<T>(distillation, device, options));
+  calls.push_back(interpolate_call<float>(distillation, device, options));
   for (PublicCall const& call : calls) call.set_inputs(1);
   return calls;
 }

@@ -10,6 +10,7 @@
 #include "sparge/sparge.hpp"
 #include "support/attention_case.hpp"
 #include "support/catch.hpp"
+#include "support/distillation_case.hpp"
 #include "support/gpu.hpp"
 #include "support/gradient_case.hpp"
 
@@ -86,6 +87,21 @@ TEMPLATE_TEST_CASE("U35 U59 every public call is clean on small shapes", "[gpu][
     for (PublicCall const& call :
          every_public_call<TestType>(test_device(), {}, {1, 2, 1, 200, 2100, head_dim, 128, 64}))
       run_once(call);
+}
+
+TEMPLATE_TEST_CASE("Every kernel of distillation is clean and right where samples end inside a load",
+                   "[gpu][sanitize]", bfloat16, float16, float) {
+  SKIP_WITHOUT_GPU();
+  for (DistillationProblem const& p :
+       {DistillationProblem{1, 1}, DistillationProblem{3, 5}, DistillationProblem{5, 8195}}) {
+    DistillationInputs<TestType> inputs = make_weighted_inputs<TestType>(p, 1);
+    inputs.grad_loss = 100.0f;
+    check_distillation(inputs, run_distillation(inputs));
+    check_distillation(inputs, run_distillation(inputs, Gradient::left_out), Gradient::left_out);
+    PublicCall const call = interpolate_call<TestType>(p, test_device(), {});
+    call.set_inputs(1);
+    run_once(call);
+  }
 }
 
 TEST_CASE("Selection and statistics are clean where rows do not fit shared memory", "[gpu][sanitize]") {

@@ -52,6 +52,9 @@ Softmax online_softmax(Reference reference, std::vector<float> const& logits, fl
 // ---- walks ----
 std::vector<int> row_walk(std::vector<std::uint32_t> const& row, int blocks);
 std::vector<int> tile_walk(std::vector<std::uint32_t> const& row, int blocks, int tiles_per_block, int tiles);
+/// Visits of key block `kv_block` in a mask [heads][q_blocks][row_words], as head * tiles + tile.
+std::vector<int> group_walk(std::vector<std::uint32_t> const& mask, int heads, int kv_block, int q_blocks,
+                            int row_words, int tiles_per_block, int tiles);
 /// (batch, head, q_tile) of every index below batches * heads * q_tiles.
 std::vector<int> tile_order(int batches, int heads, int q_tiles);
 

@@ -1,5 +1,6 @@
 #include "probe.hpp"
 #include "probe_run.cuh"
+#include "sparge/collective/column_walk.cuh"
 #include "sparge/collective/row_walk.cuh"
 #include "sparge/collective/tile_order.cuh"
 
@@ -7,7 +8,7 @@ namespace sparge::probe {
 
 /// Lane l writes column l of `visited` [capacity][32]: all lanes must agree. Ends with two more calls past the end.
 __global__ void row_walk_kernel(std::uint32_t const* row, int blocks, int* visited) {
-  RowWalk walk(row, blocks);
+  RowWalk walk({row}, blocks);
   int count = 0;
   for (int block = walk.next(); block >= 0; block = walk.next()) visited[32 * count++ + threadIdx.x] = block;
   for (int extra = 0; extra < 2; ++extra) visited[32 * count++ + threadIdx.x] = walk.next();
@@ -15,10 +16,24 @@ __global__ void row_walk_kernel(std::uint32_t const* row, int blocks, int* visit
 
 __global__ void tile_walk_kernel(std::uint32_t const* row, int blocks, int tiles_per_block, int tiles,
                                  int* visited) {
-  TileWalk walk(RowWalk(row, blocks), tiles_per_block, tiles);
+  TileWalk<RowWalk> walk(RowWalk({row}, blocks), tiles_per_block, tiles);
   int count = 0;
   for (int tile = walk.next(); tile >= 0; tile = walk.next()) visited[32 * count++ + threadIdx.x] = tile;
   for (int extra = 0; extra < 2; ++extra) visited[32 * count++ + threadIdx.x] = walk.next();
+}
+
+/// Visits are head * tiles + tile.
+__global__ void group_walk_kernel(std::uint32_t const* mask, int heads, int kv_block, int q_blocks,
+                                  int row_words, int tiles_per_block, int tiles, int* visited) {
+  ColumnWords const words{mask + kv_block / 32, row_words, kv_block % 32};
+  GroupWalk walk(words, std::int64_t{q_blocks} * row_words, heads, q_blocks, tiles_per_block, tiles);
+  auto const next = [&] {
+    TilePlace const place = walk.next();
+    return place.exists() ? place.head * tiles + place.tile : -1;
+  };
+  int count = 0;
+  for (int at = next(); at >= 0; at = next()) visited[32 * count++ + threadIdx.x] = at;
+  for (int extra = 0; extra < 2; ++extra) visited[32 * count++ + threadIdx.x] = next();
 }
 
 /// What lane 0 visited, up to the first -1, provided that every lane saw the same and that the end stays the end.
@@ -44,6 +59,15 @@ std::vector<int> tile_walk(std::vector<std::uint32_t> const& row, int blocks, in
   Array<std::uint32_t> const in(row);
   Array<int> const visited(32 * (static_cast<std::size_t>(blocks) * tiles_per_block + 3));
   tile_walk_kernel<<<1, 32>>>(in.data(), blocks, tiles_per_block, tiles, visited.data());
+  return agreed(visited.download());
+}
+
+std::vector<int> group_walk(std::vector<std::uint32_t> const& mask, int heads, int kv_block, int q_blocks,
+                            int row_words, int tiles_per_block, int tiles) {
+  Array<std::uint32_t> const in(mask);
+  Array<int> const visited(32 * (static_cast<std::size_t>(heads) * tiles + 3));
+  group_walk_kernel<<<1, 32>>>(in.data(), heads, kv_block, q_blocks, row_words, tiles_per_block, tiles,
+                               visited.data());
   return agreed(visited.download());
 }
 

@@ -53,6 +53,33 @@ TEST_CASE("a tile walk expands blocks and leaves out tiles past the last token",
   CHECK(tile_walk(row_of({}, 4), 4, 2, 8).empty());
 }
 
+TEST_CASE("a group walk visits the query tiles that keep a key block in one head after the other", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  constexpr int heads = 3, row_words = 3;
+  for (int q_blocks : {1, 31, 32, 33, 255, 256, 257, 1024, 1100})
+    for (int kv_block : {0, 31, 32, 69})
+      for (int tiles_per_block : {1, 2}) {
+        CAPTURE(q_blocks, kv_block, tiles_per_block);
+        // The first head keeps the block often, the second never, the third in its last query block alone. All other bits
+        // of the mask are set, those past the last key block too.
+        auto const keeps = [&](int head, int q_block) {
+          return head == 0 ? q_block % 5 != 3 : head == 2 && q_block == q_blocks - 1;
+        };
+        int const tiles = q_blocks * tiles_per_block - (tiles_per_block - 1);  // a half block at the end
+        std::vector<std::uint32_t> mask(static_cast<std::size_t>(heads) * q_blocks * row_words, 0xFFFFFFFFu);
+        std::vector<int> expected;
+        for (int head = 0; head < heads; ++head)
+          for (int q_block = 0; q_block < q_blocks; ++q_block)
+            if (!keeps(head, q_block))
+              mask[(head * q_blocks + q_block) * row_words + kv_block / 32] &= ~(1u << kv_block % 32);
+            else
+              for (int tile = q_block * tiles_per_block;
+                   tile < (q_block + 1) * tiles_per_block && tile < tiles; ++tile)
+                expected.push_back(head * tiles + tile);
+        CHECK(group_walk(mask, heads, kv_block, q_blocks, row_words, tiles_per_block, tiles) == expected);
+      }
+}
+
 TEST_CASE("tiles are ordered head by head and each comes once", "[gpu]") {
   SKIP_WITHOUT_GPU();
   auto const order = tile_order(2, 3, 5);

@@ -43,3 +43,20 @@ TEST_CASE("the gradient of the loss equals finite differences") {
     CHECK(grad[i] == Approx((above - below) / (2 * step)).epsilon(1e-8).margin(1e-12));
   }
 }
+
+TEST_CASE("the gradient points from the teacher to the student and a loss is worth its weight") {
+  Random random(2);
+  std::vector<double> student(12), teacher(12), weight{2, 2, 2};
+  for (auto* values : {&student, &teacher})
+    for (double& x : *values) x = random.gaussian();
+  auto const plain = reference::distillation_loss(student.data(), teacher.data(), 3, 4);
+  auto const doubled = reference::distillation_loss(student.data(), teacher.data(), 3, 4, weight.data());
+  auto const swapped = reference::distillation_loss(teacher.data(), student.data(), 3, 4);
+  CHECK(doubled.loss == Approx(2 * plain.loss));
+  CHECK(swapped.loss == plain.loss);
+  for (std::size_t i = 0; i < 12; ++i) {
+    CHECK(plain.grad[i] == Approx((student[i] - teacher[i]) / 6));
+    CHECK(doubled.grad[i] == 2 * plain.grad[i]);
+    CHECK(swapped.grad[i] == -plain.grad[i]);
+  }
+}

@@ -5,7 +5,7 @@ import sys
 
 import torch
 
-from .. import check, masks
+from .. import check, masks, verdict
 from ..cases import RULE_TOP_K, Item
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
@@ -56,10 +56,43 @@ class Ours:
                 continue  # of another head_dim, or not in this build
         return plans
 
-    def forward_call(self, work, plan, mask_name, bits, out):
+    def backward_kernel_names(self, plan):
+        return [self.library.supported_backward_kernel(index).name.decode() for index in (plan.kernel, plan.dq_kernel)]
+
+    def backward_plans(self, case):
+        """{who: plan}, as forward_plans(). One pass can be forced at a time, so a plan of two other kernels has no
+        portable one beside it."""
+        problem = self.problem(case)
+        chosen = self.library.plan_backward(problem, abi.BF16, self.device)
+        others = [name for name in self.backward_kernel_names(chosen) if "sm80" not in name]
+        if not others:
+            return {"sparge_portable": chosen}
+        plans = {"sparge": chosen}
+        for index in range(self.library.supported_backward_kernels() if len(others) == 1 else 0):
+            try:
+                name = self.library.supported_backward_kernel(index).name.decode()
+                if name.split()[:2] != [others[0].split()[0], "sm80"]:
+                    continue
+                options = abi.Options(has_force_kernel=1, force_kernel=index)
+                plans["sparge_portable"] = self.library.plan_backward(problem, abi.BF16, self.device, options)
+                break
+            except abi.Error:
+                continue  # of another head_dim, or not in this build
+        return plans
+
+    def forward_call(self, work, plan, mask_name, bits, out, lse=None):
         q, k, v = work.qkv(mask_name)
-        args = abi.ForwardArgs(q=abi.tensor(q), k=abi.tensor(k), v=abi.tensor(v), mask=abi.mask(bits), out=abi.tensor(out))
-        return Call(self.library.forward, plan, args, (q, k, v, bits, out))
+        args = abi.ForwardArgs(q=abi.tensor(q), k=abi.tensor(k), v=abi.tensor(v), mask=abi.mask(bits), out=abi.tensor(out),
+                               lse=lse.data_ptr() if lse is not None else None)
+        return Call(self.library.forward, plan, args, (q, k, v, bits, out, lse))
+
+    def forward_with_lse(self, work, plan, mask_name, bits):
+        """out and lse, of one call."""
+        case = work.case
+        out = poisoned(work)
+        lse = torch.full((case.batch, case.heads, case.tokens), float("nan"), device=work.device)
+        self.forward_call(work, plan, mask_name, bits, out, lse)()
+        return out, lse
 
     def build_call(self, work, bits):
         case = work.case
@@ -81,11 +114,40 @@ class Ours:
     # ---- Items ----
 
     def forward_item(self, work, who, plan, mask_name):
-        out = poisoned(work)
-        call = self.forward_call(work, plan, mask_name, masks.pack_bits(work.keep(mask_name)), out)
-        return Item(work.case, "forward", who, returning(call, out), work.forward_check(mask_name),
-                    own_bytes=plan.workspace_bytes, kernel=self.kernel_name(plan.kernel),
+        out, bits = poisoned(work), masks.pack_bits(work.keep(mask_name))
+        call = self.forward_call(work, plan, mask_name, bits, out)
+
+        def judge(result):
+            """Without lse, as it is timed, and once more with it."""
+            truth = work.forward_check(mask_name)
+            out_beside_lse, lse = self.forward_with_lse(work, plan, mask_name, bits)
+            return verdict.all_of(truth(result), verdict.named("with lse", truth(out_beside_lse)),
+                                  verdict.named("lse", truth.lse(lse)))
+
+        return Item(work.case, "forward", who, returning(call, out), judge, own_bytes=plan.workspace_bytes,
+                    kernel=self.kernel_name(plan.kernel),
                     **{**work.fields(mask_name), "output_bytes": 0})
+
+    def backward_item(self, work, who, plan, mask_name):
+        """On out and lse of one forward beforehand, both checked."""
+        q, k, v = work.qkv(mask_name)
+        bits = masks.pack_bits(work.keep(mask_name))
+        forward_plan = self.library.plan_forward(self.problem(work.case), abi.BF16, self.device)
+        out, lse = self.forward_with_lse(work, forward_plan, mask_name, bits)
+        gradients = tuple(poisoned(work) for _ in range(3))
+        views = {name: abi.tensor(x) for name, x in zip(("grad_q", "grad_k", "grad_v"), gradients)}
+        args = abi.BackwardArgs(q=abi.tensor(q), k=abi.tensor(k), v=abi.tensor(v), out=abi.tensor(out),
+                                grad_out=abi.tensor(work.grad_out), lse=lse.data_ptr(), mask=abi.mask(bits), **views)
+        call = Call(self.library.backward, plan, args, (q, k, v, out, work.grad_out, lse, bits, gradients))
+
+        def judge(result):
+            truth = work.forward_check(mask_name)
+            return verdict.all_of(work.gradient_check(mask_name)(result), verdict.named("out", truth(out)),
+                                  verdict.named("lse", truth.lse(lse)))
+
+        fields = {**work.fields(mask_name, operation="backward"), "output_bytes": 0}
+        return Item(work.case, "backward", who, returning(call, gradients), judge, own_bytes=plan.workspace_bytes,
+                    kernel=" + ".join(self.backward_kernel_names(plan)), **fields)
 
     def pool_item(self, work):
         case = work.case
@@ -140,6 +202,10 @@ class Ours:
             for mask_name in mask_names:
                 if wanted("forward", who):
                     yield self.forward_item(work, who, plan, mask_name)
+        for who, plan in self.backward_plans(work.case).items() if wanted("backward", None) else ():
+            for mask_name in mask_names:
+                if wanted("backward", who):
+                    yield self.backward_item(work, who, plan, mask_name)
 
 
 def poisoned(work):

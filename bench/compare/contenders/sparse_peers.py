@@ -7,7 +7,7 @@ import torch
 
 from .. import masks
 from ..cases import MASKS, Item
-from .flex import first_line
+from .first_line import first_line
 
 
 def vsa_item(work, mask_name):

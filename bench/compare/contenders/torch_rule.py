@@ -5,6 +5,7 @@ import torch
 from .. import masks, rule
 from ..cases import Item
 from . import flex
+from .first_line import first_line
 
 
 def pool_both(q, k, q_block, kv_block):
@@ -90,4 +91,4 @@ def items(work, wanted, forms, absent):
         try:
             yield make(work, form)
         except Exception as error:
-            absent("torch", f"{work.case.name}, {op}, {form}: {flex.first_line(error)}")
+            absent("torch", f"{work.case.name}, {op}, {form}: {first_line(error)}")

@@ -2,10 +2,10 @@
 
 import functools
 
-from .. import check, inputs, masks, rule
+from .. import check, check_gradient, inputs, masks, rule
 from ..cases import MASKS, RULE_TOP_K, attention_flop
 
-NORMAL_SEED, CLUSTER_SEED, MASK_SEED = 21, 22, 23
+NORMAL_SEED, CLUSTER_SEED, MASK_SEED, GRAD_OUT_SEED = 21, 22, 23, 24
 
 
 class Workload:
@@ -21,6 +21,11 @@ class Workload:
     @functools.cached_property
     def clustered(self):
         return inputs.clustered_qkv(self.case, CLUSTER_SEED, self.device)
+
+    @functools.cached_property
+    def grad_out(self):
+        """dO ~ N(0, 1), like out."""
+        return inputs.normal_like(self.normal[0], GRAD_OUT_SEED)
 
     def qkv(self, mask_name):
         return self.clustered if mask_name == "rule" else self.normal
@@ -53,6 +58,15 @@ class Workload:
         keep = None if mask_name == "dense" else self.keep(mask_name, q_block, kv_block)
         return check.ForwardCheck(self.case, q, k, v, keep, q_block or self.case.q_block, kv_block or self.case.kv_block)
 
+    @functools.lru_cache(maxsize=None)
+    def gradient_check(self, mask_name, q_block=None, kv_block=None):
+        if mask_name == "ones":  # the same attention
+            return self.gradient_check("dense")
+        q, k, v = self.qkv(mask_name)
+        keep = None if mask_name == "dense" else self.keep(mask_name, q_block, kv_block)
+        return check_gradient.GradientCheck(self.case, q, k, v, self.grad_out, keep, q_block or self.case.q_block,
+                                            kv_block or self.case.kv_block)
+
     @functools.cached_property
     def mask_check(self):
         q, k, _ = self.clustered
@@ -65,16 +79,17 @@ class Workload:
         good_out, out_words = check.ForwardCheck(self.case, q, k, v, keep, self.case.q_block, self.case.kv_block)(out)
         return good_mask and good_out, f"mask: {mask_words}; out: {out_words}"
 
-    def fields(self, mask_name, keep=None, q_block=None, kv_block=None):
+    def fields(self, mask_name, keep=None, q_block=None, kv_block=None, operation="forward"):
         """Of an item: what the mask keeps, and the work that follows from it."""
         case = self.case
+        output_bytes = case.tensor_bytes * (3 if operation == "backward" else 1)
         if mask_name == "dense":
             return dict(mask="dense", mask_name="dense", q_block=case.q_block, kv_block=case.kv_block,
                         kept_pairs=case.all_pairs, all_pairs=case.all_pairs, kept_token_pairs=case.dense_token_pairs,
-                        flop=attention_flop(case, case.dense_token_pairs), output_bytes=case.tensor_bytes)
+                        flop=attention_flop(case, case.dense_token_pairs, operation), output_bytes=output_bytes)
         keep = self.keep(mask_name, q_block, kv_block) if keep is None else keep
         pairs, token_pairs = masks.kept(keep, case, q_block, kv_block)
         return dict(mask=MASKS[mask_name][0], mask_name=mask_name, q_block=q_block or case.q_block,
                     kv_block=kv_block or case.kv_block, kept_pairs=pairs, all_pairs=keep.numel(),
-                    kept_token_pairs=token_pairs, flop=attention_flop(case, token_pairs),
-                    output_bytes=case.tensor_bytes)
+                    kept_token_pairs=token_pairs, flop=attention_flop(case, token_pairs, operation),
+                    output_bytes=output_bytes)

@@ -4,10 +4,10 @@
 
 #include <cstdint>
 
+#include "sparge/collective/column_walk.cuh"
 #include "sparge/collective/load_tile.cuh"
 #include "sparge/collective/multiply_sm80.cuh"
 #include "sparge/collective/probability_grad.cuh"
-#include "sparge/collective/row_walk.cuh"
 #include "sparge/collective/store.cuh"
 #include "sparge/collective/tile_ring.cuh"
 #include "sparge/device/element_mask.cuh"
@@ -34,7 +34,7 @@ public:
   static constexpr int threads = config.threads();
   static_assert(config.warps == 4, "two halves of keys by two halves of queries or channels");
   static constexpr int warp_keys = kv_tile / 2, warp_queries = q_tile / 2, warp_channels = head_dim / 2;
-  static constexpr int fragments = warp_keys / 16;
+  static constexpr int fragments = warp_keys / 16, groups = Fragment<warp_queries>::groups;
   using Tile = SwizzledTile<head_dim>;
   static constexpr int q_bytes = q_tile * Tile::row_bytes, kv_bytes = kv_tile * Tile::row_bytes;
 
@@ -117,31 +117,49 @@ private:
     accumulate_product<T, q_tile, head_dim>(result.grad_k, staged_operand(1), queries(slot), first_chunk());
   }
 
+  /// From logits and dP to P and dS. Tiles with large logits or empty rows are rare, so a warp decides once a tile.
   __device__ __forceinline__ void differentiate(int slot, Fragment<warp_queries> (&p)[fragments],
                                                 Fragment<warp_queries> (&ds)[fragments]) const {
-    bool has_empty = false;
+    float2 lse[groups];
+    float largest = 0;
 #pragma unroll
-    for (int group = 0; group < Fragment<warp_queries>::groups; ++group) {
-      float2 const lse = row_pair(slot, 0, group), delta = row_pair(slot, 1, group);
-      has_empty = has_empty || lse.x == infinity() || lse.y == infinity();
-#pragma unroll
-      for (int f = 0; f < fragments; ++f) differentiate_columns(p[f], ds[f], group, lse, delta, scale_);
+    for (int group = 0; group < groups; ++group) {
+      lse[group] = row_pair(slot, 0, group);
+      largest = fmaxf(largest, fmaxf(fabsf(lse[group].x), fabsf(lse[group].y)));
     }
-    if (has_empty) clear_empty(slot, p, ds);
+    if (__all_sync(all_lanes, largest <= steady_lse)) {
+      differentiate_as<LseForm::steady>(slot, lse, p, ds);
+    } else {
+      differentiate_as<LseForm::exact>(slot, lse, p, ds);
+      clear_empty(lse, p, ds);
+    }
+  }
+
+  template <LseForm form>
+  __device__ __forceinline__ void differentiate_as(int slot, float2 const (&lse)[groups],
+                                                   Fragment<warp_queries> (&p)[fragments],
+                                                   Fragment<warp_queries> (&ds)[fragments]) const {
+#pragma unroll
+    for (int group = 0; group < groups; ++group) {
+      float2 const delta = row_pair(slot, 1, group);
+      float2 const held = {hold<form>(lse[group].x), hold<form>(lse[group].y)};
+#pragma unroll
+      for (int f = 0; f < fragments; ++f)
+        differentiate_columns<form>(p[f], ds[f], group, held, delta, scale_);
+    }
   }
 
   /// Rows that keep no key, and those past the last, have P = dS = 0 whatever was read for them.
-  __device__ __forceinline__ void clear_empty(int slot, Fragment<warp_queries> (&p)[fragments],
+  __device__ __forceinline__ void clear_empty(float2 const (&lse)[groups],
+                                              Fragment<warp_queries> (&p)[fragments],
                                               Fragment<warp_queries> (&ds)[fragments]) const {
 #pragma unroll
-    for (int group = 0; group < Fragment<warp_queries>::groups; ++group) {
-      float2 const lse = row_pair(slot, 0, group);
+    for (int group = 0; group < groups; ++group)
 #pragma unroll
       for (int f = 0; f < fragments; ++f) {
-        if (lse.x == infinity()) clear_column(p[f], group, 0), clear_column(ds[f], group, 0);
-        if (lse.y == infinity()) clear_column(p[f], group, 1), clear_column(ds[f], group, 1);
+        if (lse[group].x == infinity()) clear_column(p[f], group, 0), clear_column(ds[f], group, 0);
+        if (lse[group].y == infinity()) clear_column(p[f], group, 1), clear_column(ds[f], group, 1);
       }
-    }
   }
 
   /// lse (0) or delta (1) of this lane's two queries of a group.

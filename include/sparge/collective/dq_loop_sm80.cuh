@@ -34,19 +34,14 @@ public:
     load_tile<q_tile, head_dim, threads>(q_tile_ + q_bytes, grad_out, q_first);
   }
 
-  /// `lse` and `delta` are those of the lane's rows. On return no copy is in flight and no warp reads shared memory.
-  __device__ __forceinline__ void run(PlacedTileWalk walk, RowValues<fragments> const& lse,
+  /// `lse` and `delta` are those of the lane's rows; lse may end in another form, though +inf stays. On return no copy is in
+  /// flight and no warp reads shared memory.
+  __device__ __forceinline__ void run(PlacedTileWalk const& walk, RowValues<fragments>& lse,
                                       RowValues<fragments> const& delta, Result& grad_q) {
-    auto const request = [this](int slot, TilePlace place) { load_kv(slot, place.tile); };
-    TileRing<TilePlace, config.stages> ring;
-    ring.start(walk, request);
-#pragma unroll
-    for (int f = 0; f < fragments; ++f) grad_q[f].clear();
-    while (true) {
-      TilePlace const place = ring.advance(walk, request);
-      if (!place.exists()) break;
-      add_tile(ring.slot(), place.tile, lse, delta, grad_q);
-    }
+    if (lse.hold_lse() == LseForm::steady)
+      add_tiles<LseForm::steady>(walk, lse, delta, grad_q);
+    else
+      add_tiles<LseForm::exact>(walk, lse, delta, grad_q);
   }
 
 private:
@@ -63,6 +58,23 @@ private:
     load_tile<kv_tile, head_dim, threads>(k_tile(slot) + kv_bytes, v_, tile * kv_tile);
   }
 
+  /// A loop for each form: one that decided at every tile would hold both in registers.
+  template <LseForm form>
+  __device__ __forceinline__ void add_tiles(PlacedTileWalk walk, RowValues<fragments> const& lse,
+                                            RowValues<fragments> const& delta, Result& grad_q) {
+    auto const request = [this](int slot, TilePlace place) { load_kv(slot, place.tile); };
+    TileRing<TilePlace, config.stages> ring;
+    ring.start(walk, request);
+#pragma unroll
+    for (int f = 0; f < fragments; ++f) grad_q[f].clear();
+    while (true) {
+      TilePlace const place = ring.advance(walk, request);
+      if (!place.exists()) break;
+      add_tile<form>(ring.slot(), place.tile, lse, delta, grad_q);
+    }
+  }
+
+  template <LseForm form>
   __device__ __forceinline__ void add_tile(int slot, int tile, RowValues<fragments> const& lse,
                                            RowValues<fragments> const& delta, Result& grad_q) const {
     int const first_row = warp_index() * warp_rows;
@@ -72,7 +84,7 @@ private:
     int const valid_keys = k_.tokens - tile * kv_tile;
 #pragma unroll
     for (int f = 0; f < fragments; ++f) {
-      differentiate_rows(p[f], ds[f], lse.of[f], delta.of[f], scale_);
+      differentiate_rows<form>(p[f], ds[f], lse.of[f], delta.of[f], scale_);
       if (valid_keys < kv_tile) clear_tail(ds[f], valid_keys);
     }
     accumulate_product<T, kv_tile, head_dim>(grad_q, operand_of<T>(ds), k_tile(slot), 0);

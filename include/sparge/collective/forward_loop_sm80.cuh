@@ -49,7 +49,7 @@ public:
   /// Computes the rows that were requested. On return no copy is in flight, no warp reads shared memory, and Q is still there.
   /// The result is the same for all threads: whether rows of the block must be computed again with the exact reference.
   template <SoftmaxReference how>
-  __device__ __forceinline__ bool run(TileWalk walk, Result& result) {
+  __device__ __forceinline__ bool run(TileWalk<RowWalk> walk, Result& result) {
     int ahead[stages + 1];  // tiles i .. i + stages, -1 past the last
 #pragma unroll
     for (int& tile : ahead) tile = walk.next();

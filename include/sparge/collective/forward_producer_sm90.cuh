@@ -44,7 +44,7 @@ public:
 
   /// The mask row of position(), after which the queue moves on.
   __device__ __forceinline__ RowWalk take() {
-    RowWalk const walk(row_, params_.kv_blocks, word_);
+    RowWalk const walk({row_}, params_.kv_blocks, word_);
     index_ = __shfl_sync(all_lanes, requested_, 0);
     request();
     prefetch_row();
@@ -60,7 +60,7 @@ private:
     if (is_empty()) return;
     TilePosition const at = position();
     row_ = row_of(params_, at.batch, at.head, at.tile);
-    word_ = RowWalk::load_word(row_, params_.kv_blocks, 0);
+    word_ = RowWords{row_}.load(0, params_.kv_blocks);
   }
 
   Params const& params_;
@@ -95,7 +95,7 @@ public:
         int const redo = read_verdict(at);
         --unjudged;
         if (redo == 0) continue;
-        RowWalk walk(row_of(params_, at.batch, at.head, at.tile), params_.kv_blocks);
+        RowWalk walk({row_of(params_, at.batch, at.head, at.tile)}, params_.kv_blocks);
         int const block = walk.next();
         hand_out(at, redo, walk, block);
         ++unjudged;

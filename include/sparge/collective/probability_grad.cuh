@@ -3,24 +3,57 @@
 
 #include "sparge/device/fragment.cuh"
 #include "sparge/device/math.cuh"
+#include "sparge/device/warp.cuh"
 
 namespace sparge {
+
+/// How lse of a row is held, and so how P is computed from a logit.
+enum class LseForm {
+  /// Times log2(e): one instruction fewer. P is off by a factor of 1 +- 2^-23 |lse|, 3e-5 at `steady_lse`.
+  steady,
+  /// As it is: the difference is one rounding of the exact value, so that P is as good as lse however large the logits
+  /// are. lse = +inf stands for a row that keeps no key and gives 0.
+  exact,
+};
+
+/// The largest |lse| that is held as LseForm::steady.
+inline constexpr float steady_lse = 256;
+
+template <LseForm form>
+__device__ __forceinline__ float hold(float lse) {
+  return form == LseForm::steady ? lse * log2_e : lse;
+}
 
 /// One value for each row that a lane holds: two of every fragment.
 template <int fragments>
 struct RowValues {
   float of[fragments][2];
+
+  /// lse of the warp's rows, in the form that all of them allow, which is returned. A NaN stays one in either.
+  __device__ __forceinline__ LseForm hold_lse() {
+    float largest = 0;
+#pragma unroll
+    for (int f = 0; f < fragments; ++f) largest = fmaxf(largest, fmaxf(fabsf(of[f][0]), fabsf(of[f][1])));
+    if (!__all_sync(all_lanes, largest <= steady_lse)) return LseForm::exact;
+#pragma unroll
+    for (int f = 0; f < fragments; ++f)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) of[f][r] = hold<LseForm::steady>(of[f][r]);
+    return LseForm::steady;
+  }
 };
 
-/// The difference is one rounding of the exact value, so that P is as good as lse however large the logits are. lse = +inf
-/// stands for a row that keeps no key and gives 0.
+/// exp(scale * logit - lse), lse being held in the form.
+template <LseForm form>
 __device__ __forceinline__ float probability(float logit, float scale, float lse) {
-  constexpr float log2_e = 1.4426950408889634f;
-  return exp2_fast(fmaf(logit, scale, -lse) * log2_e);
+  if constexpr (form == LseForm::steady)
+    return exp2_fast(fmaf(logit, scale * log2_e, -lse));
+  else
+    return exp2_fast(fmaf(logit, scale, -lse) * log2_e);
 }
 
-/// Rows are queries. `p` comes as logits before scaling, `ds` as dP.
-template <int columns>
+/// Rows are queries. `p` comes as logits before scaling, `ds` as dP; `lse` is held in the form.
+template <LseForm form, int columns>
 __device__ __forceinline__ void differentiate_rows(Fragment<columns>& p, Fragment<columns>& ds,
                                                    float const (&lse)[2], float const (&delta)[2],
                                                    float scale) {
@@ -30,19 +63,19 @@ __device__ __forceinline__ void differentiate_rows(Fragment<columns>& p, Fragmen
     for (int r = 0; r < 2; ++r)
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
-        p.at(r, group, c) = probability(p.at(r, group, c), scale, lse[r]);
+        p.at(r, group, c) = probability<form>(p.at(r, group, c), scale, lse[r]);
         ds.at(r, group, c) = p.at(r, group, c) * (ds.at(r, group, c) - delta[r]);
       }
 }
 
 /// Columns are queries: the same, for the columns of one group of eight.
-template <int columns>
+template <LseForm form, int columns>
 __device__ __forceinline__ void differentiate_columns(Fragment<columns>& p, Fragment<columns>& ds, int group,
                                                       float2 lse, float2 delta, float scale) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    p.at(r, group, 0) = probability(p.at(r, group, 0), scale, lse.x);
-    p.at(r, group, 1) = probability(p.at(r, group, 1), scale, lse.y);
+    p.at(r, group, 0) = probability<form>(p.at(r, group, 0), scale, lse.x);
+    p.at(r, group, 1) = probability<form>(p.at(r, group, 1), scale, lse.y);
     ds.at(r, group, 0) = p.at(r, group, 0) * (ds.at(r, group, 0) - delta.x);
     ds.at(r, group, 1) = p.at(r, group, 1) * (ds.at(r, group, 1) - delta.y);
   }

@@ -1,31 +1,26 @@
 #pragma once
-/// Iterates the kept blocks of one mask row in ascending order, for a whole warp at once.
+/// Iterates the kept blocks of one mask row, or of any other bits, in ascending order, for a whole warp at once.
 
 #include <cstdint>
 
-#include "sparge/device/fragment.cuh"
+#include "sparge/device/warp.cuh"
 
 namespace sparge {
 
-/// Each lane holds one word of a 32-word chunk of the row; rows of any length are walked chunk by chunk.
-/// Every method is called by all lanes of the warp and returns the same value to each.
-class RowWalk {
+/// Each lane holds one word of a chunk of 32; walks of any length go chunk by chunk. `Words::load(first, blocks)` gives this
+/// lane's word of the chunk that begins at block `first`. Every method is called by all lanes of the warp and returns the same
+/// value to each.
+template <class Words>
+class BlockWalk {
 public:
-  /// `row` has ceil(blocks / 32) words; bits at or past `blocks` are ignored.
-  __device__ __forceinline__ RowWalk(std::uint32_t const* row, int blocks)
-      : RowWalk(row, blocks, load_word(row, blocks, 0)) {}
+  /// Bits at or past `blocks` are ignored.
+  __device__ __forceinline__ BlockWalk(Words words, int blocks)
+      : BlockWalk(words, blocks, words.load(0, blocks)) {}
 
-  /// With this lane's word of the first chunk, which load_word() gave earlier.
-  __device__ __forceinline__ RowWalk(std::uint32_t const* row, int blocks, std::uint32_t word)
-      : row_(row), blocks_(blocks), word_(word) {
+  /// With this lane's word of the first chunk, which was loaded earlier.
+  __device__ __forceinline__ BlockWalk(Words words, int blocks, std::uint32_t word)
+      : words_(words), blocks_(blocks), word_(word) {
     start_chunk();
-  }
-
-  /// This lane's word of the chunk that begins with block `first_block`.
-  static __device__ __forceinline__ std::uint32_t load_word(std::uint32_t const* row, int blocks,
-                                                            int first_block) {
-    int const lane_first_block = first_block + 32 * lane_index();
-    return lane_first_block < blocks ? row[lane_first_block / 32] : 0;
   }
 
   /// The next kept block, or -1.
@@ -36,11 +31,11 @@ public:
         return -1;
       }
       first_block_ += blocks_a_chunk;
-      word_ = load_word(row_, blocks_, first_block_);
+      word_ = words_.load(first_block_, blocks_);
       start_chunk();
     }
     int const owner = __ffs(static_cast<int>(live_lanes_)) - 1;
-    std::uint32_t const word = __shfl_sync(0xffffffffu, word_, owner);
+    std::uint32_t const word = __shfl_sync(all_lanes, word_, owner);
     std::uint32_t const rest = word & (word - 1);
     if (lane_index() == owner) word_ = rest;
     if (rest == 0) live_lanes_ &= live_lanes_ - 1;
@@ -51,28 +46,42 @@ private:
   static constexpr int blocks_a_chunk = 32 * 32;
 
   __device__ __forceinline__ void start_chunk() {
-    int const valid_bits = blocks_ - (first_block_ + 32 * lane_index());
-    if (valid_bits > 0 && valid_bits < 32) word_ &= (1u << valid_bits) - 1;
-    live_lanes_ = __ballot_sync(0xffffffffu, word_ != 0);
+    int const valid_bits = blocks_ - first_block_ - 32 * lane_index();
+    if (valid_bits < 32) word_ &= valid_bits > 0 ? (1u << valid_bits) - 1 : 0;
+    live_lanes_ = __ballot_sync(all_lanes, word_ != 0);
   }
 
-  std::uint32_t const* row_;
+  Words words_;
   int blocks_;
-  int first_block_ = 0;       ///< of the chunk in registers; -1 once the row has ended
+  int first_block_ = 0;       ///< of the chunk in registers; -1 once the walk has ended
   std::uint32_t word_;        ///< this lane's word, visited bits cleared
   std::uint32_t live_lanes_;  ///< lanes whose word has bits left
 };
 
-/// The same in units of kernel tiles, where a block is one or more whole tiles. Tiles past the last token are left out.
+/// The words of a mask row as they lie: ceil(blocks / 32) of them.
+struct RowWords {
+  std::uint32_t const* row;
+
+  __device__ __forceinline__ std::uint32_t load(int first, int blocks) const {
+    int const block = first + 32 * lane_index();
+    return block < blocks ? row[block / 32] : 0;
+  }
+};
+
+using RowWalk = BlockWalk<RowWords>;
+
+/// A walk over blocks in units of kernel tiles, where a block is one or more whole tiles. Tiles past the last token are left
+/// out.
+template <class BlockWalk>
 class TileWalk {
 public:
-  __device__ __forceinline__ TileWalk(RowWalk row, int tiles_per_block, int tiles)
-      : row_(row), tiles_per_block_(tiles_per_block), tiles_(tiles) {}
+  __device__ __forceinline__ TileWalk(BlockWalk blocks, int tiles_per_block, int tiles)
+      : blocks_(blocks), tiles_per_block_(tiles_per_block), tiles_(tiles) {}
 
   /// The next tile to compute, or -1.
   __device__ __forceinline__ int next() {
     if (++tile_ < end_) return tile_;
-    int const block = row_.next();
+    int const block = blocks_.next();
     if (block < 0) return tile_ = end_ = -1;
     tile_ = block * tiles_per_block_;
     end_ = min(tile_ + tiles_per_block_, tiles_);
@@ -80,7 +89,7 @@ public:
   }
 
 private:
-  RowWalk row_;
+  BlockWalk blocks_;
   int tiles_per_block_, tiles_;
   int tile_ = -1, end_ = -1;
 };
@@ -91,48 +100,14 @@ struct TilePlace {
   __device__ __forceinline__ bool exists() const { return tile >= 0; }
 };
 
-/// TileWalk of one head as places.
+/// The walk of a row as places.
 class PlacedTileWalk {
 public:
-  __device__ __forceinline__ explicit PlacedTileWalk(TileWalk walk) : walk_(walk) {}
+  __device__ __forceinline__ explicit PlacedTileWalk(TileWalk<RowWalk> walk) : walk_(walk) {}
   __device__ __forceinline__ TilePlace next() { return {walk_.next(), 0}; }
 
 private:
-  TileWalk walk_;
-};
-
-/// The kept tiles of the same row in several heads, head after head. `row` is that of the first.
-class GroupWalk {
-public:
-  __device__ __forceinline__ GroupWalk(std::uint32_t const* row, std::int64_t head_words, int heads,
-                                       int blocks, int tiles_per_block, int tiles)
-      : row_(row),
-        head_words_(head_words),
-        heads_(heads),
-        blocks_(blocks),
-        tiles_per_block_(tiles_per_block),
-        tiles_(tiles),
-        walk_(of_head(0)) {}
-
-  __device__ __forceinline__ TilePlace next() {
-    while (true) {
-      int const tile = walk_.next();
-      if (tile >= 0) return {tile, head_};
-      if (head_ + 1 >= heads_) return {-1, head_};
-      walk_ = of_head(++head_);
-    }
-  }
-
-private:
-  __device__ __forceinline__ TileWalk of_head(int head) const {
-    return {RowWalk(row_ + head * head_words_, blocks_), tiles_per_block_, tiles_};
-  }
-
-  std::uint32_t const* row_;
-  std::int64_t head_words_;  ///< from a head's row to the same row of the next
-  int heads_, blocks_, tiles_per_block_, tiles_;
-  int head_ = 0;
-  TileWalk walk_;
+  TileWalk<RowWalk> walk_;
 };
 
 }  // namespace sparge

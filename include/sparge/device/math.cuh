@@ -3,7 +3,7 @@
 
 namespace sparge {
 
-inline constexpr float ln_2 = 0.69314718055994531f;
+inline constexpr float ln_2 = 0.69314718055994531f, log2_e = 1.4426950408889634f;
 
 /// 2^x to 2 units in the last place; 2^-inf = 0, NaN stays.
 __device__ __forceinline__ float exp2_fast(float x) {

@@ -4,15 +4,15 @@
 
 #include <cstdint>
 
+#include "sparge/collective/column_walk.cuh"
 #include "sparge/collective/dkdv_loop_sm80.cuh"
-#include "sparge/collective/row_walk.cuh"
 #include "sparge/collective/store.cuh"
 #include "sparge/collective/tile_order.cuh"
 #include "sparge/kernel/backward_params.hpp"
 
 namespace sparge {
 
-/// The skeleton: locate the key tile, walk its row of the transposed mask through the main loop, scale and store.
+/// The skeleton: locate the key tile, walk its column of the mask through the main loop, scale and store.
 template <BackwardConfig config>
 class BackwardDkdv {
 public:
@@ -51,13 +51,11 @@ private:
   }
 
   static __device__ __forceinline__ GroupWalk walk_column(Params const& params, TilePosition const& at) {
-    std::int64_t const head_words = std::int64_t{params.kv_blocks} * params.column_words;
-    std::int64_t const column = at.tile / params.kv_tiles_per_block;
-    return {params.transposed + first_head(params, at) * head_words + column * params.column_words,
-            head_words,
-            params.heads_per_kv_head,
-            params.q_blocks,
-            params.q_tiles_per_block,
+    std::int64_t const head_words = std::int64_t{params.q_blocks} * params.row_words;
+    int const block = at.tile / params.kv_tiles_per_block;
+    ColumnWords const words{params.mask + first_head(params, at) * head_words + block / 32, params.row_words,
+                            block % 32};
+    return {words,         head_words, params.heads_per_kv_head, params.q_blocks, params.q_tiles_per_block,
             params.q_tiles};
   }
 

@@ -28,7 +28,8 @@ public:
               head_of(params.v, at.batch, kv_head, params.kv_tokens), params.scale);
     loop.request_rows(head_of(params.q, at.batch, at.head, params.q_tokens),
                       head_of(params.grad_out, at.batch, at.head, params.q_tokens), at.tile * config.q_tile);
-    Values const lse = read_rows(params, at, params.row_lse), delta = read_rows(params, at, params.delta);
+    Values lse = read_rows(params, at, params.row_lse);
+    Values const delta = read_rows(params, at, params.delta);
     typename Loop::Result grad_q;
     loop.run(walk_row(params, at), lse, delta, grad_q);
     store(params, at, lse, grad_q, smem);
@@ -57,7 +58,7 @@ private:
   static __device__ __forceinline__ PlacedTileWalk walk_row(Params const& params, TilePosition const& at) {
     std::int64_t const head = std::int64_t{at.batch} * params.heads + at.head;
     std::int64_t const row = head * params.q_blocks + at.tile / params.q_tiles_per_block;
-    return PlacedTileWalk({RowWalk(params.mask + row * params.row_words, params.kv_blocks),
+    return PlacedTileWalk({RowWalk({params.mask + row * params.row_words}, params.kv_blocks),
                            params.kv_tiles_per_block, params.kv_tiles});
   }
 

@@ -38,13 +38,12 @@ template <class T>
 struct BackwardParams {
   TensorView<T const> q, k, v, grad_out;
   TensorView<T> grad_q, grad_k, grad_v;
-  float const* delta = nullptr;               ///< [batch, heads, padded_rows]
-  float const* row_lse = nullptr;             ///< likewise, natural logarithm
-  std::uint32_t const* mask = nullptr;        ///< [batch, heads, q_blocks, row_words]
-  std::uint32_t const* transposed = nullptr;  ///< [batch, heads, kv_blocks, column_words]
+  float const* delta = nullptr;         ///< [batch, heads, padded_rows]
+  float const* row_lse = nullptr;       ///< likewise, natural logarithm
+  std::uint32_t const* mask = nullptr;  ///< [batch, heads, q_blocks, row_words]
   float scale = 0;
   std::int32_t q_tokens = 0, kv_tokens = 0, padded_rows = 0;
-  std::int32_t q_blocks = 0, kv_blocks = 0, row_words = 0, column_words = 0;
+  std::int32_t q_blocks = 0, kv_blocks = 0, row_words = 0;
   std::int32_t heads = 0, kv_heads = 0, heads_per_kv_head = 0;
   std::int32_t q_tiles = 0, kv_tiles = 0, q_tiles_per_block = 0,
                kv_tiles_per_block = 0;  ///< of the pass's row

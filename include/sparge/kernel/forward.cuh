@@ -37,11 +37,11 @@ public:
   }
 
 private:
-  static __device__ __forceinline__ TileWalk walk_row(Params const& params, TilePosition const& at) {
+  static __device__ __forceinline__ TileWalk<RowWalk> walk_row(Params const& params, TilePosition const& at) {
     std::int64_t const head = std::int64_t{at.batch} * params.heads + at.head;
     std::int64_t const row = head * params.q_blocks + at.tile / params.q_tiles_per_block;
     int const kv_tiles = (params.kv_tokens + config.kv_tile - 1) / config.kv_tile;
-    return {RowWalk(params.mask + row * params.row_words, params.kv_blocks), params.kv_tiles_per_block,
+    return {RowWalk({params.mask + row * params.row_words}, params.kv_blocks), params.kv_tiles_per_block,
             kv_tiles};
   }
 

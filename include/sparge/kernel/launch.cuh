@@ -9,6 +9,7 @@
 
 #include "sparge/core/pending_error.hpp"
 #include "sparge/kernel/entry.cuh"
+#include "sparge/kernel/shared_memory_limit.cuh"
 
 namespace sparge {
 
@@ -31,8 +32,8 @@ cudaError_t launch(typename Kernel::Params const& params, std::int64_t blocks, s
   constexpr std::int64_t default_smem_bytes = 48 * 1024;
   cudaError_t error = cudaSuccess;
   if (smem_bytes > default_smem_bytes)
-    error = cudaFuncSetAttribute(entry<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(most_smem_bytes<Kernel>()));
+    error =
+        raise_shared_memory_limit(reinterpret_cast<void const*>(&entry<Kernel>), most_smem_bytes<Kernel>());
   if (error == cudaSuccess) {
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(static_cast<unsigned>(blocks));

@@ -1,10 +1,9 @@
 #pragma once
-/// plan_backward and backward: validate, look up both rows, transpose the mask, launch delta and the two passes.
+/// plan_backward and backward: validate, look up both rows, launch delta and the two passes.
 
 #include <utility>
 
 #include "sparge/kernel/backward_params.hpp"
-#include "sparge/kernel/mask_params.hpp"
 #include "sparge/op/guard.hpp"
 #include "sparge/plan/backward_config.hpp"
 #include "sparge/plan/validate.hpp"
@@ -64,12 +63,6 @@ cudaError_t launch_backward_any(int row, BackwardParams<T> const& params, std::i
   return launches[row](params, blocks, stream);
 }
 
-inline MaskTransposeParams backward_transpose_params(AttentionProblem const& p, MaskView mask,
-                                                     BackwardScratch const& scratch) {
-  return {mask.data,     scratch.transposed, p.batch * p.heads,         p.q_blocks(),
-          p.kv_blocks(), p.row_words(),      ceil_div(p.q_blocks(), 32)};
-}
-
 template <class T>
 BackwardDeltaParams<T> backward_delta_params(AttentionProblem const& p, BackwardArgs<T> const& args,
                                              BackwardScratch const& scratch) {
@@ -90,9 +83,8 @@ BackwardDeltaParams<T> backward_delta_params(AttentionProblem const& p, Backward
 template <class T>
 BackwardParams<T> backward_params(AttentionProblem const& p, BackwardArgs<T> const& args,
                                   BackwardScratch const& scratch, BackwardConfig const& config) {
-  BackwardParams<T> params{
-      args.q,      args.k,        args.v,      args.grad_out,  args.grad_q,       args.grad_k,
-      args.grad_v, scratch.delta, scratch.lse, args.mask.data, scratch.transposed};
+  BackwardParams<T> params{args.q,      args.k,      args.v,        args.grad_out, args.grad_q,
+                           args.grad_k, args.grad_v, scratch.delta, scratch.lse,   args.mask.data};
   params.scale = p.logit_scale();
   params.q_tokens = static_cast<std::int32_t>(p.q_tokens);
   params.kv_tokens = static_cast<std::int32_t>(p.kv_tokens);
@@ -100,7 +92,6 @@ BackwardParams<T> backward_params(AttentionProblem const& p, BackwardArgs<T> con
   params.q_blocks = static_cast<std::int32_t>(p.q_blocks());
   params.kv_blocks = static_cast<std::int32_t>(p.kv_blocks());
   params.row_words = static_cast<std::int32_t>(p.row_words());
-  params.column_words = static_cast<std::int32_t>(ceil_div(p.q_blocks(), 32));
   params.heads = static_cast<std::int32_t>(p.heads);
   params.kv_heads = static_cast<std::int32_t>(p.kv_heads);
   params.heads_per_kv_head = static_cast<std::int32_t>(p.heads / p.kv_heads);
@@ -116,7 +107,6 @@ inline Status validate_backward_grids(AttentionProblem const& p, BackwardConfig 
                                       BackwardConfig const& dq) {
   SPARGE_TRY(
       validate_grid(p, checked_product({p.batch, p.heads, BackwardScratch::padded_rows(p) / delta_rows})));
-  SPARGE_TRY(validate_grid(p, ceil_div(count_transposed_words(p), form_warps)));
   SPARGE_TRY(validate_grid(p, checked_product({p.batch, p.kv_heads, ceil_div(p.kv_tokens, dkdv.kv_tile)})));
   return validate_grid(p, checked_product({p.batch, p.heads, ceil_div(p.q_tokens, dq.q_tile)}));
 }
@@ -230,9 +220,6 @@ Status backward(BackwardPlan<T> const& plan, BackwardArgs<T> const& args, Worksp
   SPARGE_TRY(detail::check_backward_arguments(plan, args, workspace));
   Carver carver(workspace.data);
   BackwardScratch const scratch = BackwardScratch::lay_out(carver, p);
-  SPARGE_TRY(
-      launch_result("transposing kernel",
-                    launch_mask_transpose(detail::backward_transpose_params(p, args.mask, scratch), stream)));
   SPARGE_TRY(launch_result("delta kernel",
                            launch_backward_delta(detail::backward_delta_params(p, args, scratch), stream)));
   SPARGE_TRY(detail::enqueue_pass("dK and dV kernel", p, args, scratch, plan.dkdv_kernel, stream));

@@ -91,21 +91,19 @@ constexpr std::int32_t choose_backward(BackwardPass pass, ElementType type, Atte
 struct BackwardScratch {
   static constexpr std::int32_t row_tile = 128;  ///< a multiple of every q_tile
 
-  float* delta = nullptr;               ///< [batch, heads, padded q_tokens]: rowsum(dO * O) - dLSE
-  float* lse = nullptr;                 ///< likewise; +inf for rows that keep no key
-  std::uint32_t* transposed = nullptr;  ///< mask bits by key block, see transposed_mask_words()
+  float* delta = nullptr;  ///< [batch, heads, padded q_tokens]: rowsum(dO * O) - dLSE
+  float* lse = nullptr;    ///< likewise; +inf for rows that keep no key
 
   static constexpr std::int64_t padded_rows(AttentionProblem const& p) {
     return ceil_div(p.q_tokens, row_tile) * row_tile;
   }
 
-  /// batch * heads * (8 bytes a padded query row + 1 bit a block pair), each piece rounded up to 256 bytes.
+  /// batch * heads * 8 bytes a padded query row, each of the two pieces rounded up to 256 bytes.
   static BackwardScratch lay_out(Carver& carver, AttentionProblem const& p) {
     BackwardScratch scratch;
     std::int64_t const heads = p.batch * p.heads;
     scratch.delta = carver.take<float>(heads * padded_rows(p));
     scratch.lse = carver.take<float>(heads * padded_rows(p));
-    scratch.transposed = carver.take<std::uint32_t>(heads * p.kv_blocks() * ceil_div(p.q_blocks(), 32));
     return scratch;
   }
 };

@@ -101,16 +101,20 @@ inline Status validate_device(Device const& device) {
   return {};
 }
 
-inline Status validate_plan_inputs(AttentionProblem const& problem, Device const& device,
-                                   PlanOptions const& options) {
-  SPARGE_TRY(validate_problem(problem));
-  SPARGE_TRY(validate_device(device));
+inline Status validate_options(PlanOptions const& options) {
   if (options.force_kernel < -1)
     return refuse("options.force_kernel", "must be -1 (choose) or a kernel's index", options.force_kernel);
   if (options.pointer_check != PointerCheck::alignment && options.pointer_check != PointerCheck::location)
     return refuse("options.pointer_check", "must be alignment or location",
                   static_cast<std::int64_t>(options.pointer_check));
   return {};
+}
+
+inline Status validate_plan_inputs(AttentionProblem const& problem, Device const& device,
+                                   PlanOptions const& options) {
+  SPARGE_TRY(validate_problem(problem));
+  SPARGE_TRY(validate_device(device));
+  return validate_options(options);
 }
 
 /// For operations that have one kernel.

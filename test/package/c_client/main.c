@@ -28,6 +28,16 @@ int main(void) {
   }
   printf("kernel %s, workspace %zu bytes\n", kernel.name, plan.workspace_bytes);
 
+  sparge_distillation_problem samples = {
+      .struct_size = sizeof samples, .samples = 1, .sample_elements = 1 << 20};
+  if (sparge_plan_backward(&problem, SPARGE_BF16, &device, NULL, &plan, &status) != SPARGE_OK ||
+      sparge_supported_backward_kernel(plan.dq_kernel, &kernel, &status) != SPARGE_OK ||
+      sparge_plan_distillation_loss(&samples, SPARGE_F32, &device, NULL, &plan, &status) != SPARGE_OK) {
+    printf("refused: %s\n", status.text);
+    return 1;
+  }
+  printf("kernel %s; workspace of the loss %zu bytes\n", kernel.name, plan.workspace_bytes);
+
   problem.head_dim = 96;
   sparge_code const code = sparge_plan_forward(&problem, SPARGE_BF16, &device, NULL, &plan, &status);
   printf("refused: %s\n", status.text);
