@@ -8,6 +8,7 @@
 
 #include "sparge/core/element.hpp"
 #include "sparge/core/mask_view.hpp"
+#include "sparge/core/status.hpp"
 #include "sparge/core/tensor_view.hpp"
 #include "sparge/plan/forward_config.hpp"
 
@@ -33,7 +34,7 @@ using row_element = std::conditional_t<forward_table[row].dtype == ElementType::
 
 /// Enqueues row `row` of the table over `blocks` thread blocks. Defined in kernel/forward.cuh, one instance a translation unit.
 template <int row>
-cudaError_t launch_forward(ForwardParams<row_element<row>> const& params, std::int64_t blocks,
-                           cudaStream_t stream) noexcept;
+Status launch_forward(ForwardParams<row_element<row>> const& params, std::int64_t blocks,
+                      cudaStream_t stream) noexcept;
 
 }  // namespace sparge
