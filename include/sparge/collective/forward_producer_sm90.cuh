@@ -9,7 +9,7 @@
 #include "sparge/device/math.cuh"
 #include "sparge/device/tma_sm90.cuh"
 #include "sparge/device/warp.cuh"
-#include "sparge/kernel/forward_params.hpp"
+#include "sparge/plan/forward_params.hpp"
 
 namespace sparge {
 

@@ -12,7 +12,7 @@
 #include "sparge/device/online_softmax.cuh"
 #include "sparge/device/swizzle.cuh"
 #include "sparge/device/tma_sm90.cuh"
-#include "sparge/kernel/forward_params.hpp"
+#include "sparge/plan/forward_params.hpp"
 
 namespace sparge {
 

@@ -18,9 +18,7 @@
 namespace sparge {
 
 /// Which overlap is fastest is measured (docs/decisions).
-constexpr ForwardTuning forward_tuning(ForwardConfig const&) {
-  return {Overlap::back_to_back, false};
-}
+constexpr ForwardTuning forward_tuning(ForwardConfig const&) { return {Overlap::back_to_back, false}; }
 
 template <ForwardConfig config, ForwardTuning tuning = forward_tuning(config)>
 class ForwardSm90 {
