@@ -84,10 +84,12 @@ private:
 
   static Status encode(Params& params) noexcept {
     ForwardParams<T> const& forward = params.forward;
+    PendingError const pending;
     Status status;
     auto const add = [&](char const* field, auto const& view, int box_tokens, CUtensorMap* map) {
       if (status.ok())
-        status = launch_result(field, encode_tensor_map(view, box_tokens, forward.out.data, map));
+        status = launch_result(field,
+                               pending.take_back(encode_tensor_map(view, box_tokens, forward.out.data, map)));
     };
     add("q", forward.q, config.q_tile, &params.tensors.q);
     add("k", forward.k, 64, &params.tensors.k);
