@@ -34,7 +34,7 @@ TEST_CASE("U75 U76 tables of blocks that are wholly full", "[gpu][slow]") {
   LargeForward<bfloat16>(p, full_mask(p)).check(4);
 }
 
-TEST_CASE("U77 a million keys", "[gpu][slow]") {
+TEST_CASE("U77 a million keys", "[gpu][slow][sm90]") {
   SKIP_WITHOUT_GPU();
   for (int head_dim : {64, 128}) {
     AttentionProblem const p{1, 2, 1, 400, 1000003, head_dim};

@@ -64,8 +64,8 @@ AttentionProblem long_problem(int head_dim) { return {1, 2, 1, 700, 4000, head_d
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("Plans take the kernels for 9.0 where the GPU and the build have what they need", "[gpu]",
-                   bfloat16, float16) {
+TEMPLATE_TEST_CASE("Plans take the kernels for 9.0 where the GPU and the build have what they need",
+                   "[gpu][sm90]", bfloat16, float16) {
   SKIP_WITHOUT_GPU();
   Device const device = test_device();
   bool const wanted = device.capability() == 90 && has_kernels_of(Arch::sm90a, built::targets);
@@ -85,8 +85,8 @@ TEMPLATE_TEST_CASE("Plans take the kernels for 9.0 where the GPU and the build h
       }
 }
 
-TEMPLATE_TEST_CASE("An outlier in the last block is exact however far it stands above the rest", "[gpu]",
-                   bfloat16, float16) {
+TEMPLATE_TEST_CASE("An outlier in the last block is exact however far it stands above the rest",
+                   "[gpu][sm90]", bfloat16, float16) {
   SKIP_WITHOUT_GPU();
   // In nats. Weights leave the range that is kept without a maximum near 10, f32 near 89.
   for (double nats : {-200.0, 3.0, 9.0, 11.0, 60.0, 88.0, 95.0, 200.0})
@@ -101,8 +101,8 @@ TEMPLATE_TEST_CASE("An outlier in the last block is exact however far it stands 
     }
 }
 
-TEMPLATE_TEST_CASE("Rows whose first tile is far below what follows give the reference", "[gpu]", bfloat16,
-                   float16) {
+TEMPLATE_TEST_CASE("Rows whose first tile is far below what follows give the reference", "[gpu][sm90]",
+                   bfloat16, float16) {
   SKIP_WITHOUT_GPU();
   for (double nats : {12.0, 120.0, 6000.0})
     for (int head_dim : {64, 128}) {
@@ -121,7 +121,7 @@ TEMPLATE_TEST_CASE("Rows whose first tile is far below what follows give the ref
 }
 
 TEMPLATE_TEST_CASE("Logits of hundreds and thousands and a million give the reference on uneven rows",
-                   "[gpu]", bfloat16, float16) {
+                   "[gpu][sm90]", bfloat16, float16) {
   SKIP_WITHOUT_GPU();
   for (int head_dim : {64, 128}) {
     for (double sigma : {8.0, 40.0, 300.0}) {
@@ -137,7 +137,7 @@ TEMPLATE_TEST_CASE("Logits of hundreds and thousands and a million give the refe
   }
 }
 
-TEST_CASE("U27 f16 values near the top of the range stay finite when later keys win", "[gpu]") {
+TEST_CASE("U27 f16 values near the top of the range stay finite when later keys win", "[gpu][sm90]") {
   SKIP_WITHOUT_GPU();
   for (int head_dim : {64, 128})
     for (double nats : {9.0, 200.0}) {
@@ -152,7 +152,8 @@ TEST_CASE("U27 f16 values near the top of the range stay finite when later keys 
     }
 }
 
-TEST_CASE("U29 bf16 values times weights above one may leave f32 and still give the reference", "[gpu]") {
+TEST_CASE("U29 bf16 values times weights above one may leave f32 and still give the reference",
+          "[gpu][sm90]") {
   SKIP_WITHOUT_GPU();
   for (int head_dim : {64, 128})
     for (double nats : {4.0, 9.0, 200.0}) {
@@ -165,7 +166,7 @@ TEST_CASE("U29 bf16 values times weights above one may leave f32 and still give 
     }
 }
 
-TEMPLATE_TEST_CASE("U22 lse is right where the softmax is computed twice", "[gpu]", bfloat16, float16) {
+TEMPLATE_TEST_CASE("U22 lse is right where the softmax is computed twice", "[gpu][sm90]", bfloat16, float16) {
   SKIP_WITHOUT_GPU();
   for (int head_dim : {64, 128}) {
     ForwardInputs<TestType> inputs = gaussian_inputs<TestType>(long_problem(head_dim), 1, 10);

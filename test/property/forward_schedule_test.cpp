@@ -36,8 +36,8 @@ Device with_sms(std::int32_t count) {
 }  // namespace
 
 TEMPLATE_TEST_CASE(
-    "U90 two thousand runs of uneven masks never hang and give the same bits on any number of SMs", "[gpu]",
-    bfloat16, float16) {
+    "U90 two thousand runs of uneven masks never hang and give the same bits on any number of SMs",
+    "[gpu][sm90]", bfloat16, float16) {
   SKIP_WITHOUT_GPU();
   for (int head_dim : {64, 128}) {
     CAPTURE(head_dim);
@@ -66,7 +66,8 @@ TEMPLATE_TEST_CASE(
   }
 }
 
-TEMPLATE_TEST_CASE("U90 a launch whose rows are all empty or all redone ends", "[gpu]", bfloat16, float16) {
+TEMPLATE_TEST_CASE("U90 a launch whose rows are all empty or all redone ends", "[gpu][sm90]", bfloat16,
+                   float16) {
   SKIP_WITHOUT_GPU();
   for (int head_dim : {64, 128}) {
     AttentionProblem const p{1, 3, 3, 128 * 11, 64 * 9 + 1, head_dim};
