@@ -13,6 +13,13 @@
 
 namespace sparge {
 
+/// A host thread that has not yet launched anything has no context, which the encoder needs: makes that of the current device
+/// current, as a launch would.
+inline bool make_context_current() noexcept {
+  int device = 0;
+  return cudaGetDevice(&device) == cudaSuccess && cudaSetDevice(device) == cudaSuccess;
+}
+
 /// Boxes of `box_tokens` tokens by 64 channels of one head, swizzled by 128 bytes; strides below `box_stride_limit_bytes`. Of a
 /// view without elements, whose address and strides may be anything, no box is ever read: it is encoded as one row at
 /// `placeholder`.
@@ -37,9 +44,13 @@ cudaError_t encode_tensor_map(TensorView<T> const& view, std::uint32_t box_token
   constexpr CUtensorMapDataType type = std::is_same_v<std::remove_const_t<T>, bfloat16>
                                            ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                            : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  CUresult const result = encode(map, type, rank, data, extent, stride_bytes, box, step,
-                                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  auto const run = [&] {
+    return encode(map, type, rank, data, extent, stride_bytes, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                  CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  };
+  CUresult result = run();
+  if (result == CUDA_ERROR_INVALID_CONTEXT && make_context_current()) result = run();
   return static_cast<cudaError_t>(result);  // the runtime gives errors of the driver the same numbers
 }
 
