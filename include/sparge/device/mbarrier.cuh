@@ -72,4 +72,19 @@ private:
   std::uint32_t count_ = 0;
 };
 
+/// Every other entry of a ring of any size, from entry `first` on: that of two kinds of data which take the ring's slots in turn.
+template <int slots, int first>
+class AlternatePosition {
+public:
+  __device__ __forceinline__ std::uint32_t slot() const { return slot_; }
+  __device__ __forceinline__ std::uint32_t parity() const { return parity_; }
+  __device__ __forceinline__ void advance() {
+    slot_ += 2;
+    if (slot_ >= slots) slot_ -= slots, parity_ ^= 1;
+  }
+
+private:
+  std::uint32_t slot_ = first, parity_ = 0;
+};
+
 }  // namespace sparge

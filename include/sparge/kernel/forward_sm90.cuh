@@ -17,10 +17,7 @@
 
 namespace sparge {
 
-/// Which overlap is fastest is measured (docs/decisions).
-constexpr ForwardTuning forward_tuning(ForwardConfig const&) { return {Overlap::back_to_back, false}; }
-
-template <ForwardConfig config, ForwardTuning tuning = forward_tuning(config)>
+template <ForwardConfig config>
 class ForwardSm90 {
 public:
   using T = std::conditional_t<config.dtype == ElementType::bf16, bfloat16, float16>;
@@ -46,8 +43,8 @@ public:
     } else {
       take_registers<consumer_registers>();
       int const team = (warpgroup - 1) / 2;
-      ForwardLoopSm90<config, T, tuning> loop(params.forward, params.tensors.out, pipe_of(smem, team), team,
-                                              (warpgroup - 1) % 2);
+      ForwardLoopSm90<config, T> loop(params.forward, params.tensors.out, pipe_of(smem, team), team,
+                                      (warpgroup - 1) % 2);
       loop.run();
     }
 #endif

@@ -22,25 +22,25 @@ struct ForwardConfig {
   ElementType dtype;
   std::int32_t head_dim;
   std::int32_t q_tile, kv_tile;  ///< tokens that a thread block computes at a time
-  std::int32_t stages;           ///< K and V tiles in flight, each
+  std::int32_t stages;           ///< tiles in flight: of K and of V each (sm80), of K and V together (sm90a)
   std::int32_t warps;
   std::int32_t ctas_per_sm;  ///< thread blocks that must fit on an SM for the row to be worth choosing
 
   constexpr std::int32_t threads() const { return 32 * warps; }
 
-  /// sm80: Q tile, then `stages` K tiles, then `stages` V tiles. sm90a, for each team: two Q tiles, a staging tile for O,
-  /// `stages` K tiles, `stages` V tiles, barriers.
+  /// sm80: Q tile, then `stages` K tiles, then `stages` V tiles. sm90a, for each team: two Q tiles, `stages` tiles of K
+  /// and V, barriers.
   constexpr std::int64_t smem_bytes() const {
     if (arch == Arch::sm80) return 2 * std::int64_t{head_dim} * (q_tile + 2 * stages * kv_tile);
-    return teams() * (2 * std::int64_t{head_dim} * (3 * q_tile + 2 * stages * kv_tile) + barrier_bytes);
+    return teams() * (2 * std::int64_t{head_dim} * (2 * q_tile + stages * kv_tile) + barrier_bytes);
   }
 
   static constexpr std::int32_t barrier_bytes = 1024;
 
   /// sm90a: the first warpgroup loads. Each team of consumers is one warp for 16 rows of a query tile.
   constexpr std::int32_t teams() const { return (warps - 4) / (q_tile / 16); }
-  /// What is left of 64 K registers an SM, in steps of 8 a thread, when the loading warpgroup keeps few.
-  constexpr std::int32_t producer_registers() const { return threads() * ctas_per_sm > 384 ? 32 : 40; }
+  /// What is left of 64 K registers an SM, in steps of 8 a thread, when the loading warpgroup keeps what its warps need without spills.
+  constexpr std::int32_t producer_registers() const { return threads() * ctas_per_sm > 384 ? 32 : 72; }
   constexpr std::int32_t consumer_registers() const {
     std::int32_t const launch_registers = 65536 / (threads() * ctas_per_sm) / 8 * 8;
     return (launch_registers * threads() - producer_registers() * 128) / (threads() - 128) / 8 * 8;
