@@ -88,3 +88,30 @@ TEMPLATE_TEST_CASE("U90 a launch whose rows are all empty or all redone ends", "
     }
   }
 }
+
+TEMPLATE_TEST_CASE("U90 tiles that some warps ask for once more end among tiles that none does",
+                   "[gpu][sm90]", bfloat16, float16) {
+  SKIP_WITHOUT_GPU();
+  // Queries beyond the range of the first pass: of one warpgroup or the other, of a warp now and then, of every third tile.
+  std::int64_t const periods[][3] = {{128, 0, 64}, {128, 64, 128}, {592, 16, 32}, {384, 0, 128}};
+  for (int head_dim : {64, 128})
+    for (auto const& [period, first, last] : periods) {
+      AttentionProblem const p{1, 3, 3, 128 * 19, 64 * 9 + 1, head_dim};
+      ForwardCase c{p};
+      c.mask = MaskKind::uneven;
+      ForwardInputs<TestType> inputs = make_inputs<TestType>(c);
+      for (std::int64_t h = 0; h < p.heads; ++h)
+        for (std::int64_t n = 0; n < p.q_tokens; ++n)
+          if (n % period >= first && n % period < last) set(inputs.q, 0, h, n, 0, 8192);
+      Random random(14);
+      ForwardTruth const truth = truth_of(inputs, sample_rows(p, random, 200));
+      for (std::int32_t sms : {1, 3, 132}) {
+        CAPTURE(head_dim, period, first, sms);
+        ForwardRun<TestType> const run(inputs, {}, with_sms(sms));
+        Stream const stream;
+        for (int i = 0; i < 5; ++i) must(run.run(stream));
+        stream.wait();
+        check_forward(p, truth, run.download());
+      }
+    }
+}
