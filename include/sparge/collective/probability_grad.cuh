@@ -29,12 +29,13 @@ template <int fragments>
 struct RowValues {
   float of[fragments][2];
 
-  /// lse of the warp's rows, in the form that all of them allow, which is returned. A NaN stays one in either.
+  /// lse of the thread block's rows, in the form that all of them allow, which is returned: of the whole block, since what
+  /// depends on it has barriers. Called by all threads. A NaN stays one in either.
   __device__ __forceinline__ LseForm hold_lse() {
     float largest = 0;
 #pragma unroll
     for (int f = 0; f < fragments; ++f) largest = fmaxf(largest, fmaxf(fabsf(of[f][0]), fabsf(of[f][1])));
-    if (!__all_sync(all_lanes, largest <= steady_lse)) return LseForm::exact;
+    if (__syncthreads_and(largest <= steady_lse) == 0) return LseForm::exact;
 #pragma unroll
     for (int f = 0; f < fragments; ++f)
 #pragma unroll
