@@ -46,9 +46,8 @@ record() {
 tagged() {
   local program
   for program in "$build"/bin/*_tests; do
-    "$program" --list-tests "$1" 2>/dev/null | grep -qE '^[1-9][0-9]* (matching )?test case' && echo "$program"
+    if grep -qE '^[1-9][0-9]* (matching )?test case' <<<"$("$program" --list-tests "$1" 2>/dev/null)"; then echo "$program"; fi
   done
-  return 0
 }
 
 # run_floor NAME PROGRAM [ARGUMENTS]: a test program, or a part of it, as a whole: a process for each test would spend minutes on
@@ -76,7 +75,7 @@ run_tests() {
   local program name shard shards=4
   for program in "$build"/bin/*_tests; do
     name=$(basename "$program")
-    if [ "$name" = op_tests ] && "$program" --help | grep -q -- --shard-count; then
+    if [ "$name" = op_tests ] && grep -q -- --shard-count <<<"$("$program" --help)"; then
       for shard in $(seq 0 $((shards - 1))); do
         run_floor "$name.$shard" "$program" --shard-count $shards --shard-index "$shard" &
       done
