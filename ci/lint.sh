@@ -22,7 +22,7 @@ forbid() {
 
 sources=$(find include src test examples bench ci -name '*.hpp' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' \
   -o -name '*.h' -o -name '*.c' | sort)
-if clang-format --version 2>/dev/null | grep -q 'version 14'; then
+if grep -q 'version 14' <<<"$(clang-format --version 2>/dev/null)"; then
   # shellcheck disable=SC2086
   unformatted=$(clang-format --dry-run $sources 2>&1 | grep -oP '^[^:]+(?=:\d+:\d+: warning)' | sort -u)
   [ -z "$unformatted" ] || complain "run clang-format -i on:" "$unformatted"

@@ -18,5 +18,5 @@ if grep -vE '^(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|ld-linux[-a
   echo "the libraries above must not be needed"
   status=1
 fi
-readelf -d "$library" | grep -qP 'SONAME.*\[libsparge\.so\.\d+\.\d+\]' || { echo "no SONAME libsparge.so.X.Y"; status=1; }
+grep -qP 'SONAME.*\[libsparge\.so\.\d+\.\d+\]' <<<"$(readelf -d "$library")" || { echo "no SONAME libsparge.so.X.Y"; status=1; }
 exit $status
