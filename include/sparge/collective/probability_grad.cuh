@@ -35,7 +35,9 @@ struct RowValues {
     float largest = 0;
 #pragma unroll
     for (int f = 0; f < fragments; ++f) largest = fmaxf(largest, fmaxf(fabsf(of[f][0]), fabsf(of[f][1])));
-    if (__syncthreads_and(largest <= steady_lse) == 0) return LseForm::exact;
+    // By warps first: with the block's vote alone, the compiler spills in the loops that depend on it.
+    bool const is_warp_steady = __all_sync(all_lanes, largest <= steady_lse);
+    if (__syncthreads_and(is_warp_steady) == 0) return LseForm::exact;
 #pragma unroll
     for (int f = 0; f < fragments; ++f)
 #pragma unroll
