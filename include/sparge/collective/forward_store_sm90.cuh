@@ -12,6 +12,7 @@
 #include "sparge/device/online_softmax.cuh"
 #include "sparge/device/swizzle.cuh"
 #include "sparge/device/tma_sm90.cuh"
+#include "sparge/device/warp.cuh"
 #include "sparge/plan/forward_params.hpp"
 
 namespace sparge {
@@ -36,7 +37,7 @@ public:
     float const factor[2] = {reciprocal_fast(sum[0]), reciprocal_fast(sum[1])};
     bool const is_finite = stage(work.q_slot(), out, factor);
     bool const again = !is_finite || softmax.needs_exact(0, sum[0]) || softmax.needs_exact(1, sum[1]);
-    if (__any_sync(0xffffffffu, again)) {
+    if (__any_sync(all_lanes, again)) {
       if (lane_index() == 0) pipe_.ask_redo(work.verdict_slot(), warp_);
     } else {
       ForwardTile const at = pipe_.read_tile(work.verdict_slot());

@@ -3,6 +3,7 @@
 
 #include "sparge/device/fragment.cuh"
 #include "sparge/device/math.cuh"
+#include "sparge/device/warp.cuh"
 
 namespace sparge {
 
@@ -36,7 +37,7 @@ public:
 
   /// Whether, the same for all lanes, renormalise() must follow a tile with that largest sum.
   static __device__ __forceinline__ bool has_grown(float largest) {
-    return __any_sync(0xffffffffu, largest > largest_sum);
+    return __any_sync(all_lanes, largest > largest_sum);
   }
 
   /// Keeps the compiler from moving the instructions that make `sum`, which is never negative, below a wait that follows: it

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "sparge/device/mbarrier.cuh"
+#include "sparge/device/warp.cuh"
 
 namespace sparge {
 
@@ -21,7 +22,7 @@ __device__ __forceinline__ bool elect_lane() {
 /// Lane 0's value: the same for all lanes, which the compiler then sees.
 template <class Value>
 __device__ __forceinline__ Value uniform(Value value) {
-  return __shfl_sync(0xffffffffu, value, 0);
+  return __shfl_sync(all_lanes, value, 0);
 }
 
 /// Where a box begins.

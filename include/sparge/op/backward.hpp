@@ -5,6 +5,7 @@
 
 #include "sparge/kernel/backward_params.hpp"
 #include "sparge/op/guard.hpp"
+#include "sparge/op/kernel_row.hpp"
 #include "sparge/plan/backward_config.hpp"
 #include "sparge/plan/validate.hpp"
 #include "sparge/sparge.hpp"
@@ -13,39 +14,8 @@ namespace sparge {
 
 namespace detail {
 
-inline Status check_forced_backward(ElementType type, AttentionProblem const& p, Device const& device,
-                                    std::int32_t row) {
-  if (row >= backward_rows)
-    return refuse("options.force_kernel", "must be less than supported_backward_kernels()", row,
-                  backward_rows);
-  if (!is_backward_built(row))
-    return unsupported("options.force_kernel", "this build left that kernel out", row);
-  if (!backward_table[row].serves(type, p))
-    return unsupported("options.force_kernel",
-                       "that kernel is for another element type, head_dim or mask block", row);
-  if (!backward_table[row].runs_on(device))
-    return unsupported("options.force_kernel", "that kernel needs more shared memory than the device has",
-                       row);
-  return {};
-}
-
-/// Why no row was found for a pass, most telling first.
-inline Status no_backward_row(ElementType type, AttentionProblem const& p, Device const& device) {
-  bool built_type = false, built_head_dim = false;
-  for (std::int32_t row = 0; row < backward_rows; ++row) {
-    if (!is_backward_built(row) || backward_table[row].dtype != type) continue;
-    built_type = true;
-    built_head_dim = built_head_dim || backward_table[row].head_dim == p.head_dim;
-  }
-  if (!built_type)
-    return unsupported("dtype", "this build left the element type out; see SPARGE_DTYPES",
-                       static_cast<int>(type));
-  if (!built_head_dim)
-    return unsupported("problem.head_dim", "this build left it out; see SPARGE_HEAD_DIMS", p.head_dim);
-  return unsupported("device.shared_bytes_per_block",
-                     "no built kernel is small enough for the device's shared memory",
-                     device.shared_bytes_per_block);
-}
+inline constexpr KernelTable<BackwardConfig> backward_kernels{
+    backward_table, backward_rows, &is_backward_built, "must be less than supported_backward_kernels()"};
 
 template <class T, int row>
 cudaError_t launch_backward_row(BackwardParams<T> const& params, std::int64_t blocks, cudaStream_t stream) {
@@ -203,10 +173,10 @@ Status plan_backward(AttentionProblem const& problem, Device const& device, Plan
   std::int32_t dkdv = choose_backward(BackwardPass::dkdv, type, problem, device);
   std::int32_t dq = choose_backward(BackwardPass::dq, type, problem, device);
   if (std::int32_t const forced = options.force_kernel; forced >= 0) {
-    SPARGE_TRY(detail::check_forced_backward(type, problem, device, forced));
+    SPARGE_TRY(detail::check_forced_row(detail::backward_kernels, type, problem, device, forced));
     (backward_table[forced].pass == BackwardPass::dkdv ? dkdv : dq) = forced;
   }
-  if (dkdv < 0 || dq < 0) return detail::no_backward_row(type, problem, device);
+  if (dkdv < 0 || dq < 0) return detail::no_row(detail::backward_kernels, type, problem, device);
   SPARGE_TRY(detail::validate_backward_grids(problem, backward_table[dkdv], backward_table[dq]));
   *plan = {problem, device, options, dkdv, dq, detail::backward_workspace_bytes(problem)};
   return {};

@@ -6,6 +6,7 @@
 
 #include "sparge/kernel/forward_params.hpp"
 #include "sparge/op/guard.hpp"
+#include "sparge/op/kernel_row.hpp"
 #include "sparge/plan/forward_config.hpp"
 #include "sparge/plan/validate.hpp"
 #include "sparge/sparge.hpp"
@@ -14,40 +15,8 @@ namespace sparge {
 
 namespace detail {
 
-inline Status check_forced_forward(ElementType type, AttentionProblem const& p, Device const& device,
-                                   std::int32_t row) {
-  if (row >= forward_rows)
-    return refuse("options.force_kernel", "must be less than supported_kernels()", row, forward_rows);
-  if (!is_built(row)) return unsupported("options.force_kernel", "this build left that kernel out", row);
-  if (!forward_table[row].serves(type, p))
-    return unsupported("options.force_kernel",
-                       "that kernel is for another element type, head_dim or mask block", row);
-  if (!forward_table[row].is_for(device))
-    return unsupported("options.force_kernel",
-                       "that kernel runs on compute capability 9.0 alone; sm80 kernels run everywhere", row);
-  if (!forward_table[row].runs_on(device))
-    return unsupported("options.force_kernel", "that kernel needs more shared memory than the device has",
-                       row);
-  return {};
-}
-
-/// Why no row was found, most telling first.
-inline Status no_forward_row(ElementType type, AttentionProblem const& p, Device const& device) {
-  bool built_type = false, built_head_dim = false;
-  for (std::int32_t row = 0; row < forward_rows; ++row) {
-    if (!is_built(row) || forward_table[row].dtype != type) continue;
-    built_type = true;
-    built_head_dim = built_head_dim || forward_table[row].head_dim == p.head_dim;
-  }
-  if (!built_type)
-    return unsupported("dtype", "this build left the element type out; see SPARGE_DTYPES",
-                       static_cast<int>(type));
-  if (!built_head_dim)
-    return unsupported("problem.head_dim", "this build left it out; see SPARGE_HEAD_DIMS", p.head_dim);
-  return unsupported("device.shared_bytes_per_block",
-                     "no built kernel is small enough for the device's shared memory",
-                     device.shared_bytes_per_block);
-}
+inline constexpr KernelTable<ForwardConfig> forward_kernels{forward_table, forward_rows, &is_built,
+                                                            "must be less than supported_kernels()"};
 
 template <class T, int row>
 Status launch_forward_row(ForwardParams<T> const& params, std::int64_t blocks, cudaStream_t stream) {
@@ -134,11 +103,11 @@ Status plan_forward(AttentionProblem const& problem, Device const& device, PlanO
   SPARGE_TRY(validate_plan_inputs(problem, device, options));
   std::int32_t row = options.force_kernel;
   if (row >= 0) {
-    SPARGE_TRY(detail::check_forced_forward(element_type_of<T>, problem, device, row));
+    SPARGE_TRY(detail::check_forced_row(detail::forward_kernels, element_type_of<T>, problem, device, row));
   } else {
     row = choose_forward(element_type_of<T>, problem, device);
   }
-  if (row < 0) return detail::no_forward_row(element_type_of<T>, problem, device);
+  if (row < 0) return detail::no_row(detail::forward_kernels, element_type_of<T>, problem, device);
   auto const blocks =
       checked_product({problem.batch, problem.heads, ceil_div(problem.q_tokens, forward_table[row].q_tile)});
   SPARGE_TRY(validate_grid(problem, blocks));

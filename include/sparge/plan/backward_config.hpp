@@ -48,6 +48,9 @@ struct BackwardConfig {
            q_block % q_tile == 0 && kv_block % kv_tile == 0;
   }
 
+  /// Every row is sm80.
+  constexpr bool is_for(Device const& device) const { return device.capability() >= 80; }
+
   constexpr bool runs_on(Device const& device) const { return smem_bytes() <= device.shared_bytes_per_block; }
 
   /// Whether as many thread blocks fit an SM as the row is made for. Each takes 1 KB of shared memory for the system.
