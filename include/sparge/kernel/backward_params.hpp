@@ -46,7 +46,9 @@ struct BackwardParams {
   std::int32_t q_blocks = 0, kv_blocks = 0, row_words = 0;
   std::int32_t heads = 0, kv_heads = 0, heads_per_kv_head = 0;
   std::int32_t q_tiles = 0, kv_tiles = 0, q_tiles_per_block = 0,
-               kv_tiles_per_block = 0;  ///< of the pass's row
+               kv_tiles_per_block = 0;    ///< of the pass's row
+  std::uint32_t all_tiles = 0;            ///< of all heads, of the axis that the pass writes
+  std::uint32_t* tile_counter = nullptr;  ///< sm90a: how many tiles were handed out
 };
 
 template <int row>

@@ -22,7 +22,7 @@ struct BackwardConfig {
   ElementType dtype;
   std::int32_t head_dim;
   std::int32_t q_tile, kv_tile;  ///< tokens that a thread block computes at a time
-  std::int32_t stages;           ///< visited tiles in shared memory: the one in work, the others in flight
+  std::int32_t stages;           ///< visited tiles in shared memory: those in work and those in flight
   std::int32_t warps;
   std::int32_t ctas_per_sm;  ///< thread blocks that must fit on an SM for the row to be worth choosing
 
@@ -31,11 +31,27 @@ struct BackwardConfig {
 
   /// dkdv: K and V tiles, P^T and dS^T, then `stages` of Q and dO tiles, then `stages` of lse and delta.
   /// dq: Q and dO tiles, then `stages` of K and V tiles.
+  /// sm90a: dkdv has `stages` of Q with lse, one fewer of dO with delta, P^T twice, K and V. dq has a staging tile for dQ
+  /// more, and lse and delta. Both end in barriers.
   constexpr std::int64_t smem_bytes() const {
+    if (arch == Arch::sm90a) return sm90a_smem_bytes();
     std::int64_t const q_and_grad_out = 2 * q_tile * row_bytes(), k_and_v = 2 * kv_tile * row_bytes();
     if (pass == BackwardPass::dq) return q_and_grad_out + stages * k_and_v;
     std::int64_t const p_and_ds = 2 * kv_tile * 2 * q_tile, lse_and_delta = 2 * q_tile * 4;
     return k_and_v + p_and_ds + stages * (q_and_grad_out + lse_and_delta);
+  }
+
+  static constexpr std::int32_t barrier_bytes = 512;
+
+  /// sm90a: what the loading warpgroup keeps of its registers, and what each computing one then has.
+  static constexpr std::int32_t producer_registers() { return 40; }
+  static constexpr std::int32_t consumer_registers() { return 232; }
+
+  /// Thread blocks of a launch over so many tiles. sm90a blocks take tiles until there are none.
+  constexpr std::int64_t blocks(std::int64_t tiles, Device const& device) const {
+    if (arch == Arch::sm80) return tiles;
+    std::int64_t const resident = std::int64_t{device.sm_count} * ctas_per_sm;
+    return tiles < resident ? tiles : resident;
   }
 
   constexpr bool serves(ElementType type, AttentionProblem const& p) const {
@@ -43,16 +59,27 @@ struct BackwardConfig {
   }
 
   /// A tile lies inside one mask block, so any whole number of tiles a block will do; 128 is the largest block tested.
+  /// sm90a tiles are one query block by one key block, or by two of any place in the row.
   constexpr bool serves_blocks(std::int32_t q_block, std::int32_t kv_block) const {
+    if (arch == Arch::sm90a) return q_block == 128 && kv_block == 64;
     return (q_block == 64 || q_block == 128) && (kv_block == 64 || kv_block == 128) &&
            q_block % q_tile == 0 && kv_block % kv_tile == 0;
   }
 
-  constexpr bool runs_on(Device const& device) const { return smem_bytes() <= device.shared_bytes_per_block; }
+  constexpr bool runs_on(Device const& device) const {
+    return (arch == Arch::sm80 || device.capability() == 90) && smem_bytes() <= device.shared_bytes_per_block;
+  }
 
   /// Whether as many thread blocks fit an SM as the row is made for. Each takes 1 KB of shared memory for the system.
   constexpr bool fits(Device const& device) const {
     return runs_on(device) && ctas_per_sm * (smem_bytes() + 1024) <= device.shared_bytes_per_sm;
+  }
+
+private:
+  constexpr std::int64_t sm90a_smem_bytes() const {
+    std::int64_t const q_bytes = q_tile * row_bytes(), kv_bytes = kv_tile * row_bytes(), values = q_tile * 4;
+    if (pass == BackwardPass::dq) return 3 * q_bytes + 2 * stages * kv_bytes + 2 * values + barrier_bytes;
+    return (2 * stages - 1) * (q_bytes + values) + 2 * (2 * kv_tile * q_tile) + 2 * kv_bytes + barrier_bytes;
   }
 };
 
