@@ -45,7 +45,7 @@ public:
   /// While the gradient of a key tile is stored, the first product of the next one runs.
   __device__ __forceinline__ void run() {
     if (!has_keys(item_)) return;
-    load_keys(item_);
+    load_keys();
     issue_first();
     wgmma_wait<0>();
     pin(weights_);
@@ -63,7 +63,7 @@ public:
         finish();
         break;
       }
-      load_keys(item_ + 1);
+      load_keys();
       issue_second(accumulates);
       issue_first();
       wgmma_wait<1>();
@@ -247,20 +247,20 @@ private:
   // ---- A tile of keys --------------------------------------------------------------------------------------------------
 
   __device__ __forceinline__ bool has_keys(int item) const {
-    pipe_.kv_full().wait(item % 2);
+    pipe_.kv_full(0).wait(item % 2);
     return !pipe_.read_key_tile(item % Pipe::key_tiles).is_end();
   }
 
   /// K or V to registers, as the A of the first product.
-  __device__ __forceinline__ void load_keys(int) {
-    std::uint32_t const rows = (is_v ? pipe_.k() : pipe_.v()) + warp_ * (16 * Pipe::panel_row_bytes);
+  __device__ __forceinline__ void load_keys() {
+    std::uint32_t const rows = (is_v ? pipe_.k(0) : pipe_.v(0)) + warp_ * (16 * Pipe::panel_row_bytes);
     int const row = lane_index() % 16, half = lane_index() / 16;
 #pragma unroll
     for (int i = 0; i < head_dim / 16; ++i)
       ldmatrix(keys_[i],
                rows + i / 4 * Pipe::kv_panel_bytes + SwizzledTile<64>::offset(row, 2 * (i % 4) + half));
     __syncwarp();
-    arrive(pipe_.kv_empty());
+    arrive(pipe_.kv_empty(0));
   }
 
   /// Stores the gradient: staged in a mail slot of this warp that is free, or whose P has been read.

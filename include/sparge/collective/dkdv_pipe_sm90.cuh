@@ -90,7 +90,7 @@ public:
   static constexpr int panels = config.head_dim / 64, panel_row_bytes = 128;
   static constexpr int kv_panel_bytes = config.kv_tile * panel_row_bytes, kv_bytes = panels * kv_panel_bytes;
   static constexpr int mail_slots = 2, mail_warp_bytes = 16 * config.q_tile * 2;
-  static constexpr int key_tiles = 4;
+  static constexpr int key_tiles = 4, kv_slots = 1;
   using MailPlace = RingPosition<mail_slots>;
   using KeyPlace = RingPosition<key_tiles>;
   static_assert(16 * config.head_dim * 2 <= mail_warp_bytes, "gradients are staged in mail slots");
@@ -101,7 +101,7 @@ public:
   __device__ __forceinline__ void init() const {
     queries().init(2 * warps);
     grad_outs().init(2 * warps);
-    kv_full().init(1), kv_empty().init(2 * warps);
+    kv_full(0).init(1), kv_empty(0).init(2 * warps);
     for (int slot = 0; slot < mail_slots; ++slot)
       for (int warp = 0; warp < warps; ++warp) mail_full(slot, warp).init(1), mail_empty(slot, warp).init(1);
     publish_mbarriers();
@@ -115,10 +115,10 @@ public:
             base_ + notes_offset + Queries::notes_bytes};
   }
 
-  __device__ __forceinline__ std::uint32_t k() const { return base_ + k_offset; }
-  __device__ __forceinline__ std::uint32_t v() const { return base_ + k_offset + kv_bytes; }
-  __device__ __forceinline__ Mbarrier kv_full() const { return barrier(0); }
-  __device__ __forceinline__ Mbarrier kv_empty() const { return barrier(1); }
+  __device__ __forceinline__ std::uint32_t k(int) const { return base_ + k_offset; }
+  __device__ __forceinline__ std::uint32_t v(int) const { return base_ + k_offset + kv_bytes; }
+  __device__ __forceinline__ Mbarrier kv_full(int) const { return barrier(0); }
+  __device__ __forceinline__ Mbarrier kv_empty(int) const { return barrier(1); }
 
   __device__ __forceinline__ std::uint32_t mail(int slot, int warp) const {
     return base_ + mail_offset + (slot * warps + warp) * mail_warp_bytes;

@@ -18,11 +18,10 @@ struct DkdvTensors {
   CUtensorMap q, k, v, grad_out, grad_k, grad_v;
 };
 
-template <BackwardConfig config, class T>
+template <BackwardConfig config, class T, class Pipe>
 class DkdvProducerSm90 {
 public:
   using Params = BackwardParams<T>;
-  using Pipe = DkdvPipe<config>;
 
   __device__ __forceinline__ DkdvProducerSm90(Params const& params, DkdvTensors const& tensors, Pipe pipe)
       : params_(params), tensors_(tensors), pipe_(pipe) {}
@@ -73,15 +72,16 @@ private:
 
   __device__ __forceinline__ void request_keys(TilePosition const& at) {
     if (is_leader()) {
-      Mbarrier const full = pipe_.kv_full();
-      pipe_.kv_empty().wait(kv_at_.parity() ^ 1);
+      int const slot = kv_at_.slot();
+      Mbarrier const full = pipe_.kv_full(slot);
+      pipe_.kv_empty(slot).wait(kv_at_.parity() ^ 1);
       pipe_.note_key_tile(key_at_.slot(), {at.batch, at.head, at.tile});
       full.arrive_expecting(2 * Pipe::kv_bytes);
 #pragma unroll
       for (int panel = 0; panel < Pipe::panels; ++panel) {
         BoxOrigin const origin{panel * 64, at.tile * config.kv_tile, at.head, at.batch};
-        load_box(pipe_.k() + panel * Pipe::kv_panel_bytes, tensors_.k, origin, full);
-        load_box(pipe_.v() + panel * Pipe::kv_panel_bytes, tensors_.v, origin, full);
+        load_box(pipe_.k(slot) + panel * Pipe::kv_panel_bytes, tensors_.k, origin, full);
+        load_box(pipe_.v(slot) + panel * Pipe::kv_panel_bytes, tensors_.v, origin, full);
       }
     }
     kv_at_.advance();
@@ -90,9 +90,10 @@ private:
 
   __device__ __forceinline__ void note_end() {
     if (!is_leader()) return;
-    pipe_.kv_empty().wait(kv_at_.parity() ^ 1);
+    int const slot = kv_at_.slot();
+    pipe_.kv_empty(slot).wait(kv_at_.parity() ^ 1);
     pipe_.note_key_tile(key_at_.slot(), {0, 0, -1});
-    pipe_.kv_full().arrive();
+    pipe_.kv_full(slot).arrive();
   }
 
   /// lse and delta of this lane's four rows of a tile.
@@ -164,7 +165,7 @@ private:
   Pipe pipe_;
   typename Pipe::Queries::Place q_at_;
   typename Pipe::GradOuts::Place grad_out_at_;
-  RingPosition<1> kv_at_;
+  RingPosition<Pipe::kv_slots> kv_at_;
   typename Pipe::KeyPlace key_at_;
 };
 

@@ -12,6 +12,23 @@
 
 namespace sparge {
 
+template <class T>
+cudaError_t encode_dkdv_tensors(BackwardParams<T> const& params, int q_tile, int kv_tile,
+                                DkdvTensors& tensors) noexcept {
+  TensorMapEncoder encoder;
+  cudaError_t error = encoder.find();
+  auto const add = [&](auto const& view, int box_tokens, CUtensorMap* map) {
+    if (error == cudaSuccess) error = encoder.encode(view, box_tokens, params.grad_k.data, map);
+  };
+  add(params.q, q_tile, &tensors.q);
+  add(params.grad_out, q_tile, &tensors.grad_out);
+  add(params.k, kv_tile, &tensors.k);
+  add(params.v, kv_tile, &tensors.v);
+  add(params.grad_k, 16, &tensors.grad_k);
+  add(params.grad_v, 16, &tensors.grad_v);
+  return error;
+}
+
 template <BackwardConfig config, DkdvTuning tuning = DkdvTuning{}>
 class BackwardDkdvSm90 {
 public:
@@ -35,7 +52,7 @@ public:
     if (warpgroup == 0) {
       give_registers<producer_registers>();
       if (warp_index() != 0) return;
-      DkdvProducerSm90<config, T> producer(params.backward, params.tensors, pipe);
+      DkdvProducerSm90<config, T, Pipe> producer(params.backward, params.tensors, pipe);
       producer.run(static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
     } else if (warpgroup == 1) {
       take_registers<consumer_registers>();
@@ -54,7 +71,7 @@ public:
     if (blocks == 0) return cudaSuccess;
     PendingError const pending;
     Params params{{}, backward};
-    cudaError_t error = encode(params);
+    cudaError_t error = encode_dkdv_tensors(backward, config.q_tile, config.kv_tile, params.tensors);
     if (error == cudaSuccess)
       error = cudaMemsetAsync(backward.tile_counter, 0, sizeof *backward.tile_counter, stream);
     if (error != cudaSuccess) return pending.take_back(error);
@@ -64,22 +81,6 @@ public:
 private:
   static constexpr int producer_registers = config.producer_registers();
   static constexpr int consumer_registers = config.consumer_registers();
-
-  static cudaError_t encode(Params& params) noexcept {
-    BackwardParams<T> const& backward = params.backward;
-    TensorMapEncoder encoder;
-    cudaError_t error = encoder.find();
-    auto const add = [&](auto const& view, int box_tokens, CUtensorMap* map) {
-      if (error == cudaSuccess) error = encoder.encode(view, box_tokens, backward.grad_k.data, map);
-    };
-    add(backward.q, config.q_tile, &params.tensors.q);
-    add(backward.grad_out, config.q_tile, &params.tensors.grad_out);
-    add(backward.k, config.kv_tile, &params.tensors.k);
-    add(backward.v, config.kv_tile, &params.tensors.v);
-    add(backward.grad_k, 16, &params.tensors.grad_k);
-    add(backward.grad_v, 16, &params.tensors.grad_v);
-    return error;
-  }
 };
 
 }  // namespace sparge
