@@ -95,7 +95,8 @@ private:
     issue_rows(ds_, pipe_.v(item % 2), ring.tile(q_at_.slot()));
   }
 
-  static __device__ __forceinline__ void issue_rows(Weights& product, std::uint32_t keys, std::uint32_t queries) {
+  static __device__ __forceinline__ void issue_rows(Weights& product, std::uint32_t keys,
+                                                    std::uint32_t queries) {
     PanelDescriptor const a(keys, 0), b(queries, 0);
     wgmma_fence();
 #pragma unroll
@@ -117,7 +118,8 @@ private:
                          accumulates || i > 0);
 #pragma unroll
     for (int i = 0; i < q_tile / 16; ++i)
-      wgmma_registers<T>(grad_k_, packed_ds_[i], q.advance(i * 16 * Pipe::panel_row_bytes), accumulates || i > 0);
+      wgmma_registers<T>(grad_k_, packed_ds_[i], q.advance(i * 16 * Pipe::panel_row_bytes),
+                         accumulates || i > 0);
     wgmma_commit();
   }
 
@@ -186,7 +188,8 @@ private:
   }
 
   /// lse or delta of this lane's queries, of a block of groups.
-  static __device__ __forceinline__ void load_values(float2 (&values)[block], std::uint32_t shared, int first) {
+  static __device__ __forceinline__ void load_values(float2 (&values)[block], std::uint32_t shared,
+                                                     int first) {
 #pragma unroll
     for (int i = 0; i < block; ++i)
       values[i] = load_shared_pair(shared + 8 * (lane_index() % 4) + (first + i) * 32);
@@ -266,8 +269,8 @@ private:
   CUtensorMap const& grad_v_tensor_;
   Pipe pipe_;
   int team_, warp_;
-  int item_ = 0;  ///< how many key tiles came before the one in work
-  bool ended_;    ///< P and dS are those of the column's last tile
+  int item_ = 0;                            ///< how many key tiles came before the one in work
+  bool ended_;                              ///< P and dS are those of the column's last tile
   typename Queries::Place q_at_, used_at_;  ///< for the next P and dS, for the next gradients
   std::uint32_t packed_p_[q_tile / 16][4], packed_ds_[q_tile / 16][4];
   Weights p_, ds_;

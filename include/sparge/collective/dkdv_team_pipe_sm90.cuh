@@ -22,8 +22,8 @@ public:
   static constexpr int kv_panel_bytes = config.kv_tile * panel_row_bytes, kv_bytes = panels * kv_panel_bytes;
   static constexpr int key_tiles = 4, kv_slots = 2;
   using KeyPlace = RingPosition<key_tiles>;
-  static constexpr int bytes = 2 * config.stages * (Queries::tile_bytes + Queries::values_bytes) +
-                               2 * kv_slots * kv_bytes + 1024;
+  static constexpr int bytes =
+      2 * config.stages * (Queries::tile_bytes + Queries::values_bytes) + 2 * kv_slots * kv_bytes + 1024;
 
   __device__ __forceinline__ explicit DkdvTeamPipe(std::uint32_t shared) : base_(shared) {}
 
@@ -44,7 +44,9 @@ public:
             base_ + notes_offset + Queries::notes_bytes};
   }
 
-  __device__ __forceinline__ std::uint32_t k(int slot) const { return base_ + k_offset + 2 * slot * kv_bytes; }
+  __device__ __forceinline__ std::uint32_t k(int slot) const {
+    return base_ + k_offset + 2 * slot * kv_bytes;
+  }
   __device__ __forceinline__ std::uint32_t v(int slot) const { return k(slot) + kv_bytes; }
   __device__ __forceinline__ Mbarrier kv_full(int slot) const { return barrier(slot); }
   __device__ __forceinline__ Mbarrier kv_empty(int slot) const { return barrier(kv_slots + slot); }
