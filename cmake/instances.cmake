@@ -21,9 +21,15 @@ function(sparge_read_table table leading)
       message(FATAL_ERROR "${table}_table.inc: not a ROW(${leading}arch, dtype, head_dim, q_tile, kv_tile, stages, warps, "
                           "ctas_per_sm): ${line}")
     endif()
+    if(NOT CMAKE_MATCH_2 IN_LIST sparge_known_archs)
+      message(FATAL_ERROR "${table}_table.inc: row ${row} is for ${CMAKE_MATCH_2}, which has no sparge_add_kernels() line in "
+                          "cmake/instances.cmake")
+    endif()
     list(APPEND dtypes_seen ${CMAKE_MATCH_3})
     list(APPEND head_dims_seen ${CMAKE_MATCH_4})
-    if(CMAKE_MATCH_3 IN_LIST SPARGE_DTYPES AND CMAKE_MATCH_4 IN_LIST SPARGE_HEAD_DIMS)
+    if(CMAKE_MATCH_2 IN_LIST sparge_kernel_archs
+       AND CMAKE_MATCH_3 IN_LIST SPARGE_DTYPES
+       AND CMAKE_MATCH_4 IN_LIST SPARGE_HEAD_DIMS)
       list(APPEND rows ${row})
       set(sparge_${table}_${row}_arch ${CMAKE_MATCH_2} PARENT_SCOPE)
       string(REPLACE ", " "_" pass "${CMAKE_MATCH_1}")
@@ -54,7 +60,7 @@ function(sparge_require_known option known)
   endforeach()
 endfunction()
 
-# The kernels of one architecture family, with `sources` beside its rows.
+# The kernels of one architecture family, with `sources` beside its rows. Nothing where there are neither.
 function(sparge_add_kernels arch cuda_architectures)
   set(sources ${ARGN})
   foreach(table IN LISTS sparge_tables)
@@ -67,6 +73,9 @@ function(sparge_add_kernels arch cuda_architectures)
       endif()
     endforeach()
   endforeach()
+  if(NOT sources)
+    return()
+  endif()
   set(target sparge_kernels_${arch})
   add_library(${target} OBJECT ${sources})
   set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES "${cuda_architectures}")
@@ -74,7 +83,6 @@ function(sparge_add_kernels arch cuda_architectures)
   sparge_use_built_header(${target} PRIVATE)
   sparge_warnings(${target})
   target_sources(sparge PRIVATE $<TARGET_OBJECTS:${target}>)
-  set_property(GLOBAL APPEND PROPERTY sparge_kernel_archs ${arch})
 endfunction()
 
 # Public for the library: whoever links it must see the same rows as the library does.
@@ -92,6 +100,13 @@ function(sparge_built_bits table bits)
   set(${bits} ${value} PARENT_SCOPE)
 endfunction()
 
+# wgmma exists in code for 9.0a alone, so a build without it leaves the sm90a rows out.
+set(sparge_known_archs sm80 sm90a)
+set(sparge_kernel_archs sm80)
+if(SPARGE_ARCHS MATCHES "(^|;)90a")
+  list(APPEND sparge_kernel_archs sm90a)
+endif()
+
 set(sparge_tables forward backward)
 set(dtypes_seen "")
 set(head_dims_seen "")
@@ -107,13 +122,4 @@ sparge_use_built_header(sparge PUBLIC)
 
 file(GLOB portable_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.cu")
 sparge_add_kernels(sm80 "${CMAKE_CUDA_ARCHITECTURES}" ${portable_sources})
-
-get_property(kernel_archs GLOBAL PROPERTY sparge_kernel_archs)
-foreach(table IN LISTS sparge_tables)
-  foreach(row IN LISTS sparge_${table}_rows)
-    if(NOT sparge_${table}_${row}_arch IN_LIST kernel_archs)
-      message(FATAL_ERROR "${table}_table.inc: row ${row} is for ${sparge_${table}_${row}_arch}, which has no "
-                          "sparge_add_kernels() line in cmake/instances.cmake")
-    endif()
-  endforeach()
-endforeach()
+sparge_add_kernels(sm90a "90a-real")

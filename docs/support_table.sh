@@ -18,11 +18,23 @@ blocks() {
 # parsed TABLE: the members of its rows, a row a line.
 parsed() { grep -oP '^ROW\(\K[^)]*' "$tables/$1" | tr -d ',' ; }
 
+# forward_bytes ARCH HEAD_DIM Q_TILE KV_TILE STAGES WARPS, as ForwardConfig::smem_bytes()
+forward_bytes() {
+  case $1 in
+    sm80) echo $((2 * $2 * ($3 + 2 * $5 * $4))) ;;
+    sm90a) echo $((($6 - 4) / ($3 / 16) * (2 * $2 * (2 * $3 + $5 * $4) + 1024))) ;;
+  esac
+}
+
 forward_rows() {
+  local bytes mask_blocks
   echo "| architecture | element | head_dim | tile: query x key | stages | shared memory | mask blocks: query; key |"
   echo "|---|---|---|---|---|---|---|"
-  parsed forward_table.inc | while read -r arch dtype head_dim q kv stages _; do
-    echo "| $arch | $dtype | $head_dim | $q x $kv | $stages | $((2 * head_dim * (q + 2 * stages * kv) / 1024)) KiB | $(blocks "$q"); $(blocks "$kv") |"
+  parsed forward_table.inc | while read -r arch dtype head_dim q kv stages warps _; do
+    bytes=$(forward_bytes "$arch" "$head_dim" "$q" "$kv" "$stages" "$warps")
+    mask_blocks="$(blocks "$q"); $(blocks "$kv")"
+    [ "$arch" != sm90a ] || mask_blocks="128; 64"
+    echo "| $arch | $dtype | $head_dim | $q x $kv | $stages | $((bytes / 1024)) KiB | $mask_blocks |"
   done
 }
 
@@ -63,8 +75,9 @@ section() {
   backward_rows
   echo
   echo "\`sm80\` kernels use cp.async, ldmatrix and mma.sync and run on every GPU of compute capability 8.0 and later; the"
-  echo "default build holds code for 8.0 (with PTX for later ones) and 9.0a. Plans take the first row (of each pass) that serves"
-  echo "the problem and fits the device's shared memory."
+  echo "default build holds code for 8.0 (with PTX for later ones) and 9.0a. \`sm90a\` kernels use TMA and wgmma, gather kept"
+  echo "key blocks into tiles, and run on 9.0 alone (H100, H200); a build without 90a leaves them out. Plans take the first row"
+  echo "(of each pass) that serves the problem and fits the device's shared memory."
   run_on
 }
 

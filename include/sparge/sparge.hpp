@@ -165,8 +165,8 @@ struct ForwardPlan {
   AttentionProblem problem;
   Device device;
   PlanOptions options;
-  std::int32_t kernel = -1;  ///< the chosen one, see supported_kernel()
-  std::size_t workspace_bytes = 0;
+  std::int32_t kernel = -1;         ///< the chosen one, see supported_kernel()
+  std::size_t workspace_bytes = 0;  ///< 256 for kernels that hand out tiles at run time (sm90a), else 0
 };
 
 template <class T>
@@ -180,6 +180,7 @@ struct ForwardArgs {
       nullptr;  ///< optional out, contiguous [batch, heads, q_tokens]: ln of the sum of exp of scaled logits, -inf if none
 };
 
+/// Kernels for sm90a need mask blocks of 128 queries by 64 keys and compute capability 9.0, and take strides below 2^40 bytes.
 template <class T>
 Status plan_forward(AttentionProblem const&, Device const&, PlanOptions const&, ForwardPlan<T>*) noexcept;
 template <class T>

@@ -72,7 +72,7 @@ class CtypesTest(unittest.TestCase):
         problem, device = some_problem(), some_device()
         plan = self.sparge.plan_forward(problem, BF16, device)
         kernel = self.sparge.supported_kernel(plan.kernel)
-        self.assertRegex(kernel.name.decode(), r"^sm\d+ bf16 d64 ")
+        self.assertRegex(kernel.name.decode(), r"^sm\d+a? bf16 d64 ")
         self.assertEqual(plan.dtype, BF16)
         self.assertGreater(self.sparge.plan_build_mask(problem, F16, device).workspace_bytes, 0)
         self.assertGreater(self.sparge.plan_select_blocks(problem, device).workspace_bytes, 0)

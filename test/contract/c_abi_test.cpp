@@ -299,7 +299,8 @@ TEST_CASE("C arguments are refused as in C++ and by the element type") {
   auto const good = imagined_forward_args(some_problem());
   auto status = sized<sparge_status>();
   auto const run = [&](sparge_forward_args const& args) {
-    return sparge_forward(&plan, &args, nullptr, 0, nullptr, &status);
+    void* const scratch = reinterpret_cast<void*>(std::uintptr_t{1} << 40);
+    return sparge_forward(&plan, &args, scratch, plan.workspace_bytes, nullptr, &status);
   };
   auto args = good;
   args.k.dtype = SPARGE_F16;

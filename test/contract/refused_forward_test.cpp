@@ -1,6 +1,8 @@
 /// Wrong arguments of forward(): refused by name before the CUDA runtime is asked for anything. No GPU is needed.
 
 #include <cstdint>
+#include <stdexcept>
+#include <string>
 
 #include "contract/fake_device.hpp"
 #include "contract/wrong_forward.hpp"
@@ -19,6 +21,16 @@ void check_table() {
   check_refusals(wrong_forward_calls(right));
 }
 
+/// Of those for bf16 that have run everywhere since 8.0.
+std::int32_t largest_portable_kernel(AttentionProblem const& p) {
+  for (std::int32_t index = 0; index < supported_kernels(); ++index) {
+    KernelInfo info{};
+    if (!supported_kernel(index, &info) || std::string(info.name).rfind("sm80", 0) != 0) continue;
+    if (info.dtype == ElementType::bf16 && info.head_dim == p.head_dim) return index;
+  }
+  throw std::runtime_error("no portable kernel is built");
+}
+
 }  // namespace
 
 TEST_CASE("U16 U46 U68 U70 forward refuses each wrong argument by name in bf16") { check_table<bfloat16>(); }
@@ -31,18 +43,42 @@ TEST_CASE("U96 a GPU with 99 KB of shared memory gets a kernel that fits it") {
   must(plan_forward(p, big_device(), {}, &big));
   must(plan_forward(p, small_device(), {}, &small));
   CHECK(big.kernel != small.kernel);
+  std::int32_t const portable = largest_portable_kernel(p);
   Device tiny = small_device();
   tiny.shared_bytes_per_block = 16384;
   ForwardPlan<bfloat16> none;
   check_refused(plan_forward(p, tiny, {}, &none), not_built("device.shared_bytes_per_block", 16384));
   PlanOptions too_large;
-  too_large.force_kernel = big.kernel;
+  too_large.force_kernel = portable;
   // One thread block of it fits 99 KB, so whoever asks for it gets it; none fits 64 KB.
   CHECK(plan_forward(p, small_device(), too_large, &none).ok());
-  CHECK(none.kernel == big.kernel);
+  CHECK(none.kernel == portable);
   Device half = small_device();
   half.shared_bytes_per_block = 65536;
-  check_refused(plan_forward(p, half, too_large, &none), not_built("options.force_kernel", big.kernel));
+  check_refused(plan_forward(p, half, too_large, &none), not_built("options.force_kernel", portable));
+}
+
+TEST_CASE("a kernel for 9.0 is refused by name on another GPU and for other mask blocks") {
+  AttentionProblem const p{1, 1, 1, 300, 300, 128};
+  for (std::int32_t index = 0; index < supported_kernels(); ++index) {
+    KernelInfo info{};
+    if (!supported_kernel(index, &info) || std::string(info.name).rfind("sm90a", 0) != 0) continue;
+    if (info.dtype != ElementType::bf16 || info.head_dim != p.head_dim) continue;
+    PlanOptions options;
+    options.force_kernel = index;
+    ForwardPlan<bfloat16> plan;
+    must(plan_forward(p, big_device(), options, &plan));
+    CHECK(plan.workspace_bytes == 256);
+    check_refused(plan_forward(p, small_device(), options, &plan), not_built("options.force_kernel", index));
+    Device other = big_device();
+    other.capability_major = 10;
+    CHECK_FALSE(
+        plan_forward(p, other, options, &plan).ok());  // by device.capability in a build for 9.0a alone
+    AttentionProblem blocks = p;
+    blocks.kv_block = 128;
+    check_refused(plan_forward(blocks, big_device(), options, &plan),
+                  not_built("options.force_kernel", index));
+  }
 }
 
 TEST_CASE("U64 each kernel of the table can be forced where it serves and is refused where it does not") {

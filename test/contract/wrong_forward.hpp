@@ -6,6 +6,24 @@
 
 namespace sparge::test {
 
+/// What kernels for 9.0 refuse beyond the others: strides that descriptors cannot hold, another GPU, scratch that is an output.
+template <class T>
+void add_wrong_for_sm90a(WrongCalls<ForwardCall<T>>& wrong) {
+  using Call = ForwardCall<T>;
+  KernelInfo info{};
+  must(supported_kernel(wrong.right().plan.kernel, &info));
+  if (std::string(info.name).rfind("sm90a", 0) != 0) return;
+  std::int64_t const far = std::int64_t{1} << 39;  // elements of two bytes
+  Refusal refusal = not_built("k.stride", far);
+  refusal.axis = 0;
+  wrong.add("a stride of 2^40 bytes", refusal, [=](Call& c) { c.args.k.stride[0] = far; });
+  refusal.field = "out.stride";
+  wrong.add("an output stride of 2^40 bytes", refusal, [=](Call& c) { c.args.out.stride[0] = far; });
+  wrong.add("a plan edited to another GPU", invalid("plan.kernel", wrong.right().plan.kernel),
+            [](Call& c) { c.plan.device.capability_major = 8; });
+  wrong.add_alias("out.data", [](Call& c) { c.workspace.data = c.args.out.data; });
+}
+
 template <class T>
 WrongCalls<ForwardCall<T>> wrong_forward_calls(ForwardCall<T> const& right) {
   using Call = ForwardCall<T>;
@@ -35,6 +53,7 @@ WrongCalls<ForwardCall<T>> wrong_forward_calls(ForwardCall<T> const& right) {
   wrong.add_alias("lse", [](Call& c) { c.args.k.data = reinterpret_cast<T*>(c.args.lse); });
   wrong.add_alias("lse", [](Call& c) { c.args.v.data = reinterpret_cast<T*>(c.args.lse); });
   wrong.add_alias("lse", [](Call& c) { c.args.mask.data = reinterpret_cast<std::uint32_t*>(c.args.lse); });
+  add_wrong_for_sm90a(wrong);
   wrong.add("a plan that was never made", invalid("plan.kernel", -1), [](Call& c) { c.plan.kernel = -1; });
   wrong.add("a kernel past the table", invalid("plan.kernel", 1000), [](Call& c) { c.plan.kernel = 1000; });
   AttentionProblem const& p = right.plan.problem;

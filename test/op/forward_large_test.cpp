@@ -34,6 +34,14 @@ TEST_CASE("U75 U76 tables of blocks that are wholly full", "[gpu][slow]") {
   LargeForward<bfloat16>(p, full_mask(p)).check(4);
 }
 
+TEST_CASE("U77 a million keys", "[gpu][slow][sm90]") {
+  SKIP_WITHOUT_GPU();
+  for (int head_dim : {64, 128}) {
+    AttentionProblem const p{1, 2, 1, 400, 1000003, head_dim};
+    LargeForward<bfloat16>(p, sixteenth_mask(p, 10)).check(8);
+  }
+}
+
 TEST_CASE("U78 tensors near two gigabytes", "[gpu][slow]") {
   SKIP_WITHOUT_GPU();
   AttentionProblem const p{2, 28, 28, 128000, 128000, 128};
@@ -65,11 +73,12 @@ TEST_CASE("U66 a fused view of more than 31 bits of elements equals contiguous t
     DeviceBuffer<bfloat16> out(tokens * row);
     ForwardPlan<bfloat16> plan;
     must(plan_forward(p, test_device(), {}, &plan));
+    ScratchBuffer const scratch(plan.workspace_bytes);
     Stream const stream;
     must(forward(
         plan,
         {q, k, v, {mask.data(), host_mask.size()}, contiguous_bnhd(out.data(), 1, heads, tokens, channels)},
-        {}, stream));
+        scratch.workspace(), stream));
     stream.wait();
     return out.download_bytes();
   };

@@ -42,6 +42,31 @@ Status check_input(TensorView<bfloat16> const& view) {
   return validate_view({"q.data", "q.shape", "q.stride"}, view, 2, 3, 5, 64, Access::read);
 }
 
+void check_sm80(ForwardConfig const& row) {
+  CHECK(row.q_tile % (16 * row.warps) == 0);
+  CHECK(row.smem_bytes() == 2 * row.head_dim * (row.q_tile + 2 * row.stages * row.kv_tile));
+  CHECK(row.runs_on(ampere));
+  CHECK(row.workspace_bytes(1) == 0);
+}
+
+/// A warpgroup that loads and whole teams of those that compute, whose registers fit an SM.
+void check_sm90a(ForwardConfig const& row) {
+  int const consumers = row.warps - 4;
+  CHECK(row.q_tile == 128);
+  CHECK(row.kv_tile % 64 == 0);
+  CHECK(row.teams() >= 1);
+  CHECK(row.teams() * row.q_tile == 16 * consumers);
+  CHECK(row.stages >= 4);  // K and V of two tiles
+  CHECK(row.producer_registers() % 8 == 0);
+  CHECK(row.consumer_registers() % 8 == 0);
+  CHECK(row.consumer_registers() <= 240);
+  CHECK(row.ctas_per_sm * (128 * row.producer_registers() + 32 * consumers * row.consumer_registers()) <=
+        65536);
+  CHECK_FALSE(row.runs_on(ampere));
+  CHECK(row.workspace_bytes(0) == 0);
+  CHECK(row.workspace_bytes(1) == 256);
+}
+
 }  // namespace
 
 TEST_CASE("each row of the forward table is a kernel that could run") {
@@ -51,13 +76,15 @@ TEST_CASE("each row of the forward table is a kernel that could run") {
     CAPTURE(rows.size());
     CHECK(rows.insert({row.arch, row.dtype, row.head_dim, row.q_tile, row.kv_tile, row.stages, row.warps})
               .second);
-    CHECK(row.q_tile % (16 * row.warps) == 0);
     CHECK(row.kv_tile % 16 == 0);
     CHECK(row.head_dim % 16 == 0);
     CHECK(row.stages >= 1);
     CHECK(row.threads() <= 1024);
-    CHECK(row.smem_bytes() == 2 * row.head_dim * (row.q_tile + 2 * row.stages * row.kv_tile));
     CHECK(row.fits(big));
+    if (row.arch == Arch::sm80)
+      check_sm80(row);
+    else
+      check_sm90a(row);
   }
   CHECK(forward_rows == static_cast<std::int32_t>(rows.size()));
   CHECK(forward_rows <= 63);  // built rows are a set of bits, which CMake computes with signed numbers
@@ -112,14 +139,70 @@ TEST_CASE("every promised problem has a kernel on every promised device") {
             ForwardConfig const& config = forward_table[row];
             CHECK(config.dtype == type);
             CHECK(config.head_dim == head_dim);
-            CHECK(q_block % config.q_tile == 0);
-            CHECK(kv_block % config.kv_tile == 0);
+            CHECK(config.serves_blocks(q_block, kv_block));
+            CHECK(config.is_for(device));
             CHECK(config.smem_bytes() <= device.shared_bytes_per_block);
             CHECK(config.ctas_per_sm * (config.smem_bytes() + 1024) <= device.shared_bytes_per_sm);
             for (std::int32_t better = 0; better < row; ++better)
               CHECK_FALSE((is_built(better) && forward_table[better].serves(type, p) &&
                            forward_table[better].fits(device)));
           }
+}
+
+TEST_CASE(
+    "kernels for 9.0a are chosen on 9.0 alone and for their mask blocks where the build has their code") {
+  constexpr Device consumer_hopper{0, 9, 0, 128, 101376, 102400, 75497472};
+  constexpr Device blackwell{0, 10, 0, 148, 232448, 233472, 132644864};
+  bool const has_code = has_kernels_of(Arch::sm90a, built::targets);
+  for (ElementType type : {ElementType::bf16, ElementType::f16})
+    for (std::int32_t head_dim : {64, 128})
+      for (std::int32_t q_block : {64, 128})
+        for (std::int32_t kv_block : {64, 128})
+          for (Device const& device : {big, ampere, small, consumer_hopper, blackwell}) {
+            std::int32_t const row = choose_forward(type, problem_of(head_dim, q_block, kv_block), device);
+            CAPTURE(name_of(type), head_dim, q_block, kv_block, device.capability(), row);
+            REQUIRE(row >= 0);
+            bool const is_big_hopper = device.capability() == 90 && device.shared_bytes_per_block == 232448;
+            bool const wanted = has_code && is_big_hopper && q_block == 128 && kv_block == 64;
+            CHECK((forward_table[row].arch == Arch::sm90a) == wanted);
+          }
+}
+
+TEST_CASE("wgmma needs code for 9.0a where that for 9.0 or PTX will not do") {
+  constexpr built::Target exact[] = {{80, true, false}, {90, false, true}};
+  constexpr built::Target plain[] = {{80, true, false}, {90, true, false}};
+  constexpr built::Target later[] = {{100, false, true}};
+  CHECK(has_kernels_of(Arch::sm90a, exact));
+  CHECK_FALSE(has_kernels_of(Arch::sm90a, plain));
+  CHECK_FALSE(has_kernels_of(Arch::sm90a, later));
+  CHECK(has_kernels_of(Arch::sm80, later));
+}
+
+TEST_CASE("a launch of a kernel for 9.0a is as large as the GPU or as the work") {
+  ForwardConfig two_teams{Arch::sm90a, ElementType::bf16, 64, 128, 64, 10, 20, 1};
+  REQUIRE(two_teams.teams() == 2);
+  CHECK(two_teams.blocks(0, big) == 0);
+  CHECK(two_teams.blocks(1, big) == 1);
+  CHECK(two_teams.blocks(3, big) == 2);
+  CHECK(two_teams.blocks(264, big) == 132);
+  CHECK(two_teams.blocks(1000000, big) == 132);
+  Device unknown = big;
+  unknown.sm_count = 0;  // filled by hand, and forgotten
+  CHECK(two_teams.blocks(1000000, unknown) == 1);
+}
+
+TEST_CASE("what a descriptor of the copy engine cannot hold is refused by its axis") {
+  std::int64_t const limit = box_stride_limit_bytes / 2;
+  CHECK(validate_box_strides("k.stride", view_with_strides({limit - 8, 320, 64, 1})).ok());
+  Status const status = validate_box_strides("k.stride", view_with_strides({limit, 320, 64, 1}));
+  CHECK(status.code == StatusCode::unsupported);
+  CHECK(std::string(status.field) == "k.stride");
+  CHECK(status.axis == 0);
+  CHECK(status.given == limit);
+  TensorView<bfloat16> const one{nullptr, {1, 3, 5, 64}, {limit, 320, 64, 1}};
+  CHECK(validate_box_strides("k.stride", one).ok());
+  TensorView<bfloat16> const empty{nullptr, {2, 3, 0, 64}, {limit, -1, 3, 1}};
+  CHECK(validate_box_strides("k.stride", empty).ok());
 }
 
 TEST_CASE("U96 a device with 99 KB of shared memory gets a smaller kernel, and one with too little none") {

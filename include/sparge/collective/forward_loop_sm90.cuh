@@ -9,24 +9,22 @@
 #include "sparge/device/fragment.cuh"
 #include "sparge/device/guarded_softmax.cuh"
 #include "sparge/device/online_softmax.cuh"
-#include "sparge/device/turn.cuh"
 #include "sparge/device/wgmma_sm90.cuh"
 
 namespace sparge {
 
 /// What runs beside the exponentials of a tile.
 enum class Overlap {
-  other_warpgroups,  ///< products of other warpgroups only
-  back_to_back,      ///< the same; O += P V and the next S = Q K^T are issued together
+  other_warpgroups,  ///< products of other warpgroups; O += P V and the next S = Q K^T are issued together
   own_product,       ///< also this warpgroup's O += P V of the tile before
 };
 
-struct ForwardTuning {
-  Overlap overlap = Overlap::own_product;
-  bool takes_turns = false;  ///< only one of two warpgroups computes exponentials at a time
-};
+/// Measured (docs/decisions): two teams fill the tensor cores between them.
+constexpr Overlap overlap_of(ForwardConfig const& config) {
+  return config.teams() == 1 ? Overlap::own_product : Overlap::other_warpgroups;
+}
 
-template <ForwardConfig config, class T, ForwardTuning tuning>
+template <ForwardConfig config, class T>
 class ForwardLoopSm90 {
 public:
   using Params = ForwardParams<T>;
@@ -37,11 +35,11 @@ public:
       : params_(params),
         pipe_(pipe),
         warpgroup_(warpgroup),
-        turn_(1 + 2 * team, warpgroup),
+        barrier_(1 + 2 * team + warpgroup),
         store_(params, out, pipe, warpgroup) {}
 
   __device__ __forceinline__ void run() {
-    if constexpr (tuning.takes_turns) turn_.init();
+    prepare_descriptors();
     ForwardWork work = next_work();
     while (!work.is_end()) {
       if (work.is_first_pass()) {
@@ -51,7 +49,7 @@ public:
         work = next_work();
       }
     }
-    store_.finish();
+    return_q();  // shared memory must outlive the copies that read it
   }
 
 private:
@@ -66,15 +64,16 @@ private:
     pin(logits_[0]);
     while (true) {
       take_logits();
-      take_turn();
-      softmax_.first(logits_[0], params_.scale_log2);
-      pass_turn();
+      softmax_.first(logits_[0], params_.scale_log2, PackIfEarly{*this});
       bool accumulates = false;
       while (!row_ended_) {
-        step(accumulates);
+        if constexpr (overlap == Overlap::own_product)
+          step_beside_product(accumulates);
+        else
+          step_after_product(accumulates);
         accumulates = true;
       }
-      pack_weights();
+      pack_unless_early();
       ForwardWork const next = next_work();
       if (!next.is_first_pass()) {
         issue_out(accumulates);
@@ -92,43 +91,41 @@ private:
     }
   }
 
-  /// From the weights of one tile to those of the next.
-  __device__ __forceinline__ void step(bool accumulates) {
-    pack_weights();
-    if constexpr (tuning.overlap == Overlap::own_product) {
-      issue_logits();
-      issue_out(accumulates);
-      wgmma_wait<1>();
-      pin(logits_[0]);
-      take_logits();
-      bool const has_grown = weigh();
-      wgmma_wait<0>();
-      pin(out_);
-      release_v();
-      if (has_grown) softmax_.renormalise(logits_[0], out_);
-    } else {
-      issue_out(accumulates);
-      if constexpr (tuning.overlap == Overlap::other_warpgroups) {
-        wgmma_wait<0>();
-        pin(out_);
-        release_v();
-        issue_logits();
-        wgmma_wait<0>();
-        pin(logits_[0]);
-      } else {
-        issue_logits();
-        wgmma_wait<0>();
-        pin(out_);
-        pin(logits_[0]);
-        release_v();
-      }
-      take_logits();
-      if (weigh()) softmax_.renormalise(logits_[0], out_);
-    }
+  /// From the weights of one tile to those of the next, whose exponentials run beside O += P V.
+  __device__ __forceinline__ void step_beside_product(bool accumulates) {
+    pack_unless_early();
+    issue_logits();
+    issue_out(accumulates);
+    wgmma_wait<1>();
+    pin(logits_[0]);
+    take_logits();
+    float const largest = weigh();
+    GuardedSoftmax::finish_before_wait(largest);
+    bool const has_grown = GuardedSoftmax::has_grown(largest);
+    wgmma_wait<0>();
+    pin(out_);
+    release_v();
+    prepare_descriptors();
+    return_q();
+    if (has_grown) renormalise();
+  }
+
+  /// The same, both products first.
+  __device__ __forceinline__ void step_after_product(bool accumulates) {
+    issue_out(accumulates);
+    issue_logits();
+    wgmma_wait<0>();
+    pin(out_);
+    pin(logits_[0]);
+    release_v();
+    take_logits();
+    return_q();
+    if (GuardedSoftmax::has_grown(weigh())) renormalise();
   }
 
   /// Once more with maximum tracking, nothing overlapped: for rows that the guarded softmax cannot hold.
   __device__ __forceinline__ void run_exact(ForwardWork work) {
+    return_q();
     OnlineSoftmax<1> softmax;
     softmax.reset();
     out_.clear();
@@ -147,12 +144,14 @@ private:
       pin(out_);
       release_v();
     } while (!row_ended_);
+    take_q(work);
     store_.store_exact(work, out_, softmax);
   }
 
   __device__ __forceinline__ void finish_row(ForwardWork work) {
     pin(out_);
     release_v();
+    take_q(work);
     store_.store_guarded(work, out_, softmax_);
   }
 
@@ -161,46 +160,66 @@ private:
   /// S = Q K^T of the next tile of keys.
   __device__ __forceinline__ void issue_logits() {
     int const slot = k_at_.slot();
-    pipe_.k_full(slot).wait(k_at_.parity());
+    pipe_.kv_full(slot).wait(k_at_.parity());
     step_ = pipe_.read_step(slot);
-    PanelDescriptor const q(pipe_.q(q_at_.slot()) + warpgroup_ * (64 * Pipe::panel_row_bytes), 0);
-    PanelDescriptor const k(pipe_.k(slot), 0);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < config.head_dim / 16; ++i) {
       int const panel = i / 4, in_row = i % 4 * 32;
-      wgmma_shared<T>(logits_[0], q.advance(panel * Pipe::q_panel_bytes + in_row),
-                      k.advance(panel * Pipe::kv_panel_bytes + in_row), i > 0);
+      wgmma_shared<T>(logits_[0], q_.advance(panel * Pipe::q_panel_bytes + in_row),
+                      k_.advance(panel * Pipe::kv_panel_bytes + in_row), i > 0);
     }
     wgmma_commit();
   }
 
   /// O += P V, or O = P V for the first tile of a row.
   __device__ __forceinline__ void issue_out(bool accumulates) {
-    int const slot = v_at_.slot();
-    pipe_.v_full(slot).wait(v_at_.parity());
-    PanelDescriptor const v(pipe_.v(slot), Pipe::kv_panel_bytes);
+    pipe_.kv_full(v_at_.slot()).wait(v_at_.parity());
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < config.kv_tile / 16; ++i)
-      wgmma_registers<T>(out_, weights_[i], v.advance(i * 16 * Pipe::panel_row_bytes), accumulates || i > 0);
+      wgmma_registers<T>(out_, weights_[i], v_.advance(i * 16 * Pipe::panel_row_bytes), accumulates || i > 0);
     wgmma_commit();
+  }
+
+  /// Of the next products: a broadcast takes long, and would stand before them.
+  __device__ __forceinline__ void prepare_descriptors() {
+    q_ = PanelDescriptor(pipe_.q(q_at_.slot()) + warpgroup_ * (64 * Pipe::panel_row_bytes), 0);
+    k_ = PanelDescriptor(pipe_.kv(k_at_.slot()), 0);
+    v_ = PanelDescriptor(pipe_.kv(v_at_.slot()), Pipe::kv_panel_bytes);
   }
 
   /// The logits have arrived: K is no longer needed, nor Q after the row's last tile.
   __device__ __forceinline__ void take_logits() {
-    arrive(pipe_.k_empty(k_at_.slot()));
+    arrive(pipe_.kv_empty(k_at_.slot()));
     k_at_.advance();
     row_ended_ = step_.is_last;
-    if (row_ended_) release_q();
+    if (row_ended_) q_at_.advance();
+    prepare_descriptors();
     if (step_.valid_keys < config.kv_tile) mask_tail(logits_[0], step_.valid_keys);
   }
 
-  __device__ __forceinline__ bool weigh() {
-    take_turn();
-    bool const has_grown = softmax_.next(logits_[0], params_.scale_log2);
-    pass_turn();
-    return has_grown;
+  // ---- Weights ---------------------------------------------------------------------------------------------------------
+
+  __device__ __forceinline__ float weigh() {
+    return softmax_.next(logits_[0], params_.scale_log2, PackIfEarly{*this});
+  }
+
+  __device__ __forceinline__ void renormalise() {
+    softmax_.renormalise(logits_[0], out_);
+    if constexpr (packs_early) pack_weights();
+  }
+
+  /// Packs weights as they come, unless a product still reads the ones before.
+  struct PackIfEarly {
+    ForwardLoopSm90& loop;
+    __device__ __forceinline__ void operator()(int i) const {
+      if constexpr (packs_early) loop.logits_[0].template to_operand<T>(loop.weights_[i], i);
+    }
+  };
+
+  __device__ __forceinline__ void pack_unless_early() {
+    if constexpr (!packs_early) pack_weights();
   }
 
   __device__ __forceinline__ void pack_weights() {
@@ -215,38 +234,53 @@ private:
     if (lane_index() == 0) barrier.arrive();
   }
 
-  __device__ __forceinline__ void release_q() {
-    arrive(pipe_.q_empty(q_at_.slot()));
-    q_at_.advance();
-  }
-
   __device__ __forceinline__ void release_v() {
-    arrive(pipe_.v_empty(v_at_.slot()));
+    arrive(pipe_.kv_empty(v_at_.slot()));
     v_at_.advance();
   }
 
-  /// Only where the Q of the work before has been released.
+  /// O may now be staged where the work's Q is: no warp of this warpgroup reads it any more.
+  __device__ __forceinline__ void take_q(ForwardWork work) {
+    sync_warpgroup(barrier_);
+    taken_q_ = work.q_slot();
+  }
+
+  /// Returns the slot that was taken once O has been copied from it. Before another is taken, and before anything is waited for
+  /// that the producer sends only after it has this slot.
+  __device__ __forceinline__ void return_q() {
+    if (taken_q_ < 0) return;
+    if (elect_lane()) {
+      wait_for_store_reads();
+      pipe_.q_empty(taken_q_).arrive();
+    }
+    taken_q_ = -1;
+  }
+
   __device__ __forceinline__ ForwardWork next_work() {
-    pipe_.q_full(q_at_.slot()).wait(q_at_.parity());
-    ForwardWork const work = pipe_.read_work(q_at_.slot());
-    if (!work.is_tile()) release_q();
+    return_q();
+    int const slot = q_at_.slot();
+    pipe_.q_full(slot).wait(q_at_.parity());
+    ForwardWork const work = pipe_.read_work(slot);
+    if (!work.is_tile()) {
+      arrive(pipe_.q_empty(slot));
+      q_at_.advance();
+      prepare_descriptors();
+    }
     return work;
   }
 
-  __device__ __forceinline__ void take_turn() {
-    if constexpr (tuning.takes_turns) turn_.take();
-  }
-  __device__ __forceinline__ void pass_turn() {
-    if constexpr (tuning.takes_turns) turn_.pass();
-  }
+  static constexpr Overlap overlap = overlap_of(config);
+  static constexpr bool packs_early = overlap == Overlap::other_warpgroups;
 
   Params const& params_;
   Pipe pipe_;
-  int warpgroup_;
-  Turn turn_;
+  int warpgroup_, barrier_;
   ForwardStoreSm90<config, T> store_;
   typename Pipe::QPosition q_at_;
-  typename Pipe::KvPosition k_at_, v_at_;
+  typename Pipe::KPosition k_at_;
+  typename Pipe::VPosition v_at_;
+  PanelDescriptor q_, k_, v_;           ///< at these positions
+  int taken_q_ = -1;                    ///< slot of Q that holds O; -1: none
   ForwardStep step_;                    ///< of the logits that were issued last
   bool row_ended_;                      ///< the logits that were taken last are the row's last
   Fragment<config.kv_tile> logits_[1];  ///< then, in place, weights

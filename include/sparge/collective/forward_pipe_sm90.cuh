@@ -19,8 +19,8 @@ struct ForwardTile {
 class ForwardWork {
 public:
   /// `redo`: bit w: warp w asked for this tile once more, with the exact softmax; 0 the first time.
-  static __device__ __forceinline__ ForwardWork tile(int verdict_slot, int redo) {
-    return ForwardWork(redo << 8 | verdict_slot);
+  static __device__ __forceinline__ ForwardWork tile(int q_slot, int verdict_slot, int redo) {
+    return ForwardWork(redo << 8 | q_slot << 4 | verdict_slot);
   }
   /// Nothing is ready yet: store what you have.
   static __device__ __forceinline__ ForwardWork pause() { return ForwardWork(-1); }
@@ -32,7 +32,8 @@ public:
   __device__ __forceinline__ bool is_end() const { return note_ == -2; }
   __device__ __forceinline__ bool is_tile() const { return note_ >= 0; }
   __device__ __forceinline__ bool is_first_pass() const { return note_ >= 0 && redo() == 0; }
-  __device__ __forceinline__ int verdict_slot() const { return note_ & 0xff; }
+  __device__ __forceinline__ int verdict_slot() const { return note_ & 0xf; }
+  __device__ __forceinline__ int q_slot() const { return note_ >> 4 & 0xf; }
   __device__ __forceinline__ int redo() const { return note_ >> 8; }
 
 private:
@@ -45,9 +46,10 @@ struct ForwardStep {
   bool is_last;    ///< of its row
 };
 
-/// Two query tiles in turn, a staging tile for O, rings of `stages` tiles of K and of V; then barriers and notes. Tiles are in
-/// panels of 64 channels (PanelDescriptor). A ring slot is full when its bytes have come and empty when all consumer warps
-/// have arrived. Notes are written before the producer arrives at the barrier that fills the slot.
+/// Two query tiles in turn, where O is staged when a tile's Q is no longer needed, and one ring of `stages` tiles that K and V take
+/// in turn; then barriers and notes. Tiles are in panels of 64 channels (PanelDescriptor). A ring slot is full when its bytes
+/// have come and empty when all consumer warps have arrived. Notes are written before the producer arrives at the barrier that
+/// fills the slot.
 template <ForwardConfig config>
 class ForwardPipe {
 public:
@@ -59,7 +61,8 @@ public:
   static constexpr int q_bytes = panels * q_panel_bytes, kv_bytes = panels * kv_panel_bytes;
 
   using QPosition = RingPosition<q_slots>;
-  using KvPosition = RingPosition<stages>;
+  using KPosition = AlternatePosition<stages, 0>;
+  using VPosition = AlternatePosition<stages, 1>;
   using VerdictPosition = RingPosition<verdicts>;
 
   __device__ __forceinline__ explicit ForwardPipe(std::uint32_t shared) : base_(shared) {}
@@ -67,26 +70,19 @@ public:
   /// By one thread.
   __device__ __forceinline__ void init() const {
     for (int slot = 0; slot < q_slots; ++slot) q_full(slot).init(1), q_empty(slot).init(consumer_warps);
-    for (int slot = 0; slot < stages; ++slot) {
-      k_full(slot).init(1), k_empty(slot).init(consumer_warps);
-      v_full(slot).init(1), v_empty(slot).init(consumer_warps);
-    }
+    for (int slot = 0; slot < stages; ++slot) kv_full(slot).init(1), kv_empty(slot).init(consumer_warps);
     for (int slot = 0; slot < verdicts; ++slot) judged(slot).init(consumer_warps), clear_redo(slot);
     publish_mbarriers();
   }
 
   __device__ __forceinline__ std::uint32_t q(int slot) const { return base_ + slot * q_bytes; }
-  __device__ __forceinline__ std::uint32_t out() const { return base_ + q_slots * q_bytes; }
-  __device__ __forceinline__ std::uint32_t k(int slot) const { return base_ + kv_offset + slot * kv_bytes; }
-  __device__ __forceinline__ std::uint32_t v(int slot) const { return k(stages + slot); }
+  __device__ __forceinline__ std::uint32_t kv(int slot) const { return base_ + kv_offset + slot * kv_bytes; }
 
   __device__ __forceinline__ Mbarrier q_full(int slot) const { return barrier(slot); }
   __device__ __forceinline__ Mbarrier q_empty(int slot) const { return barrier(q_slots + slot); }
   __device__ __forceinline__ Mbarrier judged(int slot) const { return barrier(2 * q_slots + slot); }
-  __device__ __forceinline__ Mbarrier k_full(int slot) const { return kv_barrier(0, slot); }
-  __device__ __forceinline__ Mbarrier k_empty(int slot) const { return kv_barrier(1, slot); }
-  __device__ __forceinline__ Mbarrier v_full(int slot) const { return kv_barrier(2, slot); }
-  __device__ __forceinline__ Mbarrier v_empty(int slot) const { return kv_barrier(3, slot); }
+  __device__ __forceinline__ Mbarrier kv_full(int slot) const { return kv_barrier(0, slot); }
+  __device__ __forceinline__ Mbarrier kv_empty(int slot) const { return kv_barrier(1, slot); }
 
   /// The work whose Q is in the slot.
   __device__ __forceinline__ void note_work(int slot, ForwardWork work) const {
@@ -123,9 +119,9 @@ public:
   __device__ __forceinline__ int read_redo(int slot) const { return load_shared(redo_note(slot)); }
 
 private:
-  static constexpr int kv_offset = 3 * q_bytes;
-  static constexpr int barrier_offset = kv_offset + 2 * stages * kv_bytes;
-  static constexpr int barriers = 2 * q_slots + verdicts + 4 * stages;
+  static constexpr int kv_offset = q_slots * q_bytes;
+  static constexpr int barrier_offset = kv_offset + stages * kv_bytes;
+  static constexpr int barriers = 2 * q_slots + verdicts + 2 * stages;
   static constexpr int work_offset = barrier_offset + barriers * 8;
   static constexpr int step_offset = work_offset + q_slots * 4;
   static constexpr int tile_offset = step_offset + stages * 4;

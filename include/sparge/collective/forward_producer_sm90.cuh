@@ -9,7 +9,7 @@
 #include "sparge/device/math.cuh"
 #include "sparge/device/tma_sm90.cuh"
 #include "sparge/device/warp.cuh"
-#include "sparge/kernel/forward_params.hpp"
+#include "sparge/plan/forward_params.hpp"
 
 namespace sparge {
 
@@ -38,9 +38,7 @@ public:
   __device__ __forceinline__ bool is_empty() const {
     return index_ >= static_cast<std::uint32_t>(params_.all_tiles);
   }
-  __device__ __forceinline__ TilePosition position() const {
-    return head_major_tile(index_, params_.q_tiles, params_.heads);
-  }
+  __device__ __forceinline__ TilePosition position() const { return at_; }
 
   /// The mask row of position(), after which the queue moves on.
   __device__ __forceinline__ RowWalk take() {
@@ -58,14 +56,15 @@ private:
 
   __device__ __forceinline__ void prefetch_row() {
     if (is_empty()) return;
-    TilePosition const at = position();
-    row_ = row_of(params_, at.batch, at.head, at.tile);
+    at_ = head_major_tile(index_, params_.q_tiles, params_.heads);
+    row_ = row_of(params_, at_.batch, at_.head, at_.tile);
     word_ = RowWords{row_}.load(0, params_.kv_blocks);
   }
 
   Params const& params_;
   std::uint32_t producers_, index_;
   std::uint32_t requested_ = 0;  ///< in lane 0
+  TilePosition at_{0, 0, 0};
   std::uint32_t const* row_ = nullptr;
   std::uint32_t word_ = 0;
 };
@@ -83,32 +82,21 @@ public:
   /// By one warp. `index` of `producers` over the whole grid.
   ///
   /// Consumers finish tiles in the order in which they were handed out. A tile that they ask for once more goes out as soon as
-  /// its verdict is read: before its slot is needed for another, and when there are no new tiles.
+  /// its verdict is read: before its slot is needed for another, and when there are no new tiles. Where this warp has registers
+  /// for it, a tile is chosen and its Q asked for while keys of the one before are still to be asked for.
   __device__ __forceinline__ void run(int index, int producers) {
     TileQueue<Params> queue(params_, index, producers);
-    int unjudged = 0;
-    while (!queue.is_empty() || unjudged > 0) {
-      if (queue.is_empty() || unjudged == Pipe::verdicts) {
-        // Consumers hold the last tile back until they know what follows.
-        if (unjudged == 1) note(ForwardWork::pause());
-        ForwardTile at;
-        int const redo = read_verdict(at);
-        --unjudged;
-        if (redo == 0) continue;
-        RowWalk walk({row_of(params_, at.batch, at.head, at.tile)}, params_.kv_blocks);
-        int const block = walk.next();
-        hand_out(at, redo, walk, block);
-        ++unjudged;
+    Item item, next;
+    bool has_item = choose(queue, item, true);
+    while (has_item) {
+      if constexpr (chooses_early) {
+        has_item =
+            request_keys(item, [&](int step) { return step == early_step && choose(queue, next, false); }) ||
+            choose(queue, next, true);
+        item = next;
       } else {
-        TilePosition const at = queue.position();
-        RowWalk walk = queue.take();
-        int const block = walk.next();
-        if (block < 0) {
-          write_empty(at);
-          continue;
-        }
-        hand_out({at.batch, at.head, at.tile}, 0, walk, block);
-        ++unjudged;
+        request_keys(item, [](int) { return false; });
+        has_item = choose(queue, item, true);
       }
     }
     note(ForwardWork::end());
@@ -118,17 +106,44 @@ private:
   static constexpr int block_tokens = 64;
   static constexpr int tile_blocks = config.kv_tile / block_tokens;
   static constexpr int block_panel_bytes = block_tokens * Pipe::panel_row_bytes;
+  static constexpr bool chooses_early = config.teams() == 1;
+  /// Not 0: consumers return the slot that the next Q needs after the second K of this tile, or after its last.
+  static constexpr int early_step = 2;
 
-  static __device__ __forceinline__ bool is_leader() { return lane_index() == 0; }
+  /// A tile, and what is left of its mask row.
+  struct Item {
+    ForwardTile at{0, 0, 0};
+    RowWalk walk{{nullptr}, 0, 0u};
+    int block = -1;  ///< the next; -1 after the last
+  };
 
-  /// A note without a tile.
-  __device__ __forceinline__ void note(ForwardWork work) {
-    if (is_leader()) {
-      pipe_.q_empty(q_at_.slot()).wait(q_at_.parity() ^ 1);
-      pipe_.note_work(q_at_.slot(), work);
-      pipe_.q_full(q_at_.slot()).arrive();
+  // ---- What comes next -------------------------------------------------------------------------------------------------
+
+  /// The next tile, whose Q is asked for. False where there is none, or, unless `may_wait`, where only a verdict can tell.
+  __device__ __forceinline__ bool choose(TileQueue<Params>& queue, Item& item, bool may_wait) {
+    while (true) {
+      if (queue.is_empty() && (!may_wait || unjudged_ == 0)) return false;
+      int redo = 0;
+      if (queue.is_empty() || unjudged_ == Pipe::verdicts) {
+        // Consumers hold the last tile back until they know what follows.
+        if (unjudged_ == 1) note(ForwardWork::pause());
+        redo = read_verdict(item.at);
+        if (redo == 0) continue;
+        item.walk = RowWalk({row_of(params_, item.at.batch, item.at.head, item.at.tile)}, params_.kv_blocks);
+        item.block = item.walk.next();
+      } else {
+        TilePosition const at = queue.position();
+        item.walk = queue.take();
+        item.block = item.walk.next();
+        if (item.block < 0) {
+          write_empty(at);
+          continue;
+        }
+        item.at = {at.batch, at.head, at.tile};
+      }
+      request_q(item.at, redo);
+      return true;
     }
-    q_at_.advance();
   }
 
   /// Waits until the consumers are done with the tile that was handed out longest ago. Returns the warps that ask for it
@@ -137,76 +152,127 @@ private:
     int const slot = judged_at_.slot();
     pipe_.judged(slot).wait(judged_at_.parity());
     judged_at_.advance();
+    --unjudged_;
     at = pipe_.read_tile(slot);
-    int const redo = pipe_.read_redo(slot);
+    int const redo = uniform(pipe_.read_redo(slot));
     __syncwarp();
-    if (is_leader()) pipe_.clear_redo(slot);
+    if (elect_lane()) pipe_.clear_redo(slot);
+    __syncwarp();
     return redo;
   }
 
-  /// Has the tile's rows copied, and the keys of its mask row, whose first block is `block`.
-  __device__ __forceinline__ void hand_out(ForwardTile const& at, int redo, RowWalk& walk, int block) {
-    request_q(at, redo);
-    int const kv_head = at.head / params_.heads_per_kv_head;
-    while (block >= 0) {
-      int blocks[tile_blocks];
-      int count = 0;
-#pragma unroll
-      for (int i = 0; i < tile_blocks; ++i) {
-        // Past the last block: outside the tensor, which reads as zeros.
-        blocks[i] = block >= 0 ? block : params_.kv_blocks;
-        count += block >= 0;
-        if (block >= 0) block = walk.next();
-      }
-      request_kv(blocks, count, block < 0, {0, 0, kv_head, at.batch});
+  /// A note without a tile.
+  __device__ __forceinline__ void note(ForwardWork work) {
+    int const slot = q_at_.slot();
+    pipe_.q_empty(slot).wait(q_at_.parity() ^ 1);
+    if (elect_lane()) {
+      pipe_.note_work(slot, work);
+      pipe_.q_full(slot).arrive();
     }
+    __syncwarp();
+    q_at_.advance();
   }
 
+  // ---- Copies ----------------------------------------------------------------------------------------------------------
+
   __device__ __forceinline__ void request_q(ForwardTile const& at, int redo) {
-    if (is_leader()) {
-      int const slot = q_at_.slot();
+    int const slot = q_at_.slot();
+    pipe_.q_empty(slot).wait(q_at_.parity() ^ 1);
+    int const tile = uniform(at.tile), head = uniform(at.head), batch = uniform(at.batch);
+    if (elect_lane()) {
       Mbarrier const full = pipe_.q_full(slot);
-      pipe_.q_empty(slot).wait(q_at_.parity() ^ 1);
-      pipe_.note_work(slot, ForwardWork::tile(verdict_at_.slot(), redo));
+      pipe_.note_work(slot, ForwardWork::tile(slot, verdict_at_.slot(), redo));
       pipe_.note_tile(verdict_at_.slot(), at);
       full.arrive_expecting(Pipe::q_bytes);
 #pragma unroll
       for (int panel = 0; panel < Pipe::panels; ++panel)
         load_box(pipe_.q(slot) + panel * Pipe::q_panel_bytes, tensors_.q,
-                 {panel * 64, at.tile * config.q_tile, at.head, at.batch}, full);
+                 {panel * 64, tile * config.q_tile, head, batch}, full);
     }
+    __syncwarp();
     q_at_.advance();
     verdict_at_.advance();
+    ++unjudged_;
   }
 
-  __device__ __forceinline__ void request_kv(int const (&blocks)[tile_blocks], int count, bool is_last,
-                                             BoxOrigin head) {
-    if (is_leader()) {
-      int const slot = kv_at_.slot();
-      int const before_last = (count - 1) * block_tokens;
-      int last_block = blocks[0];
+  /// Has the keys of the item's mask row copied. `choose_next(step)` is called after each step but the last. Returns whether one
+  /// of the calls did.
+  template <class ChooseNext>
+  __device__ __forceinline__ bool request_keys(Item& item, ChooseNext choose_next) {
+    BoxOrigin const head{0, 0, item.at.head / params_.heads_per_kv_head, item.at.batch};
+    bool has_next = false;
+    int blocks[tile_blocks];
+    int count = gather(item, blocks);
+    for (int step = 0;; ++step) {
+      bool const is_last = item.block < 0;
+      int const valid_keys = count_keys(blocks, count);
+      request_k(blocks, head, {valid_keys, is_last});
+      int before[tile_blocks];
 #pragma unroll
-      for (int i = 1; i < tile_blocks; ++i) last_block = i < count ? blocks[i] : last_block;
-      int const valid_keys = before_last + min(block_tokens, params_.kv_tokens - last_block * block_tokens);
-      pipe_.k_empty(slot).wait(kv_at_.parity() ^ 1);
-      pipe_.note_step(slot, {valid_keys, is_last});
-      load_blocks(pipe_.k(slot), tensors_.k, blocks, head, pipe_.k_full(slot));
-      pipe_.v_empty(slot).wait(kv_at_.parity() ^ 1);
-      load_blocks(pipe_.v(slot), tensors_.v, blocks, head, pipe_.v_full(slot));
+      for (int i = 0; i < tile_blocks; ++i) before[i] = blocks[i];
+      if (!is_last) count = gather(item, blocks);
+      request_v(before, head);
+      if (is_last) return has_next;
+      if (choose_next(step)) has_next = true;
     }
-    kv_at_.advance();
   }
 
-  static __device__ __forceinline__ void load_blocks(std::uint32_t tile, CUtensorMap const& tensor,
-                                                     int const (&blocks)[tile_blocks], BoxOrigin at,
-                                                     Mbarrier full) {
-    full.arrive_expecting(Pipe::kv_bytes);
+  /// The next tile of keys. Returns how many blocks it has.
+  __device__ __forceinline__ int gather(Item& item, int (&blocks)[tile_blocks]) const {
+    int count = 0;
 #pragma unroll
-    for (int i = 0; i < tile_blocks; ++i)
+    for (int i = 0; i < tile_blocks; ++i) {
+      // Past the last block: outside the tensor, which reads as zeros.
+      blocks[i] = item.block >= 0 ? item.block : params_.kv_blocks;
+      count += item.block >= 0;
+      if (item.block >= 0) item.block = item.walk.next();
+    }
+    return count;
+  }
+
+  /// Only the last of a row's blocks may be short.
+  __device__ __forceinline__ int count_keys(int const (&blocks)[tile_blocks], int count) const {
+    int last_block = blocks[0];
 #pragma unroll
-      for (int panel = 0; panel < Pipe::panels; ++panel)
-        load_box(tile + panel * Pipe::kv_panel_bytes + i * block_panel_bytes, tensor,
-                 {panel * 64, blocks[i] * block_tokens, at.head, at.batch}, full);
+    for (int i = 1; i < tile_blocks; ++i) last_block = i < count ? blocks[i] : last_block;
+    return (count - 1) * block_tokens + min(block_tokens, params_.kv_tokens - last_block * block_tokens);
+  }
+
+  __device__ __forceinline__ void request_k(int const (&blocks)[tile_blocks], BoxOrigin head,
+                                            ForwardStep const& step) {
+    int const slot = k_at_.slot();
+    pipe_.kv_empty(slot).wait(k_at_.parity() ^ 1);
+    load_blocks(slot, tensors_.k, blocks, head, [&] { pipe_.note_step(slot, step); });
+    k_at_.advance();
+  }
+
+  __device__ __forceinline__ void request_v(int const (&blocks)[tile_blocks], BoxOrigin head) {
+    int const slot = v_at_.slot();
+    pipe_.kv_empty(slot).wait(v_at_.parity() ^ 1);
+    load_blocks(slot, tensors_.v, blocks, head, [] {});
+    v_at_.advance();
+  }
+
+  /// `note` is called by the lane that asks, before it does.
+  template <class Note>
+  __device__ __forceinline__ void load_blocks(int slot, CUtensorMap const& tensor,
+                                              int const (&blocks)[tile_blocks], BoxOrigin at, Note note) {
+    int token[tile_blocks];
+#pragma unroll
+    for (int i = 0; i < tile_blocks; ++i) token[i] = uniform(blocks[i]) * block_tokens;
+    int const head = uniform(at.head), batch = uniform(at.batch);
+    if (elect_lane()) {
+      Mbarrier const full = pipe_.kv_full(slot);
+      note();
+      full.arrive_expecting(Pipe::kv_bytes);
+#pragma unroll
+      for (int i = 0; i < tile_blocks; ++i)
+#pragma unroll
+        for (int panel = 0; panel < Pipe::panels; ++panel)
+          load_box(pipe_.kv(slot) + panel * Pipe::kv_panel_bytes + i * block_panel_bytes, tensor,
+                   {panel * 64, token[i], head, batch}, full);
+    }
+    __syncwarp();
   }
 
   /// Rows that keep no key never reach the consumers.
@@ -217,12 +283,14 @@ private:
     TensorView<T> const& out = params_.out;
     T* const rows_of_tile =
         out.data + at.batch * out.stride[0] + at.head * out.stride[1] + first * out.stride[2];
+#pragma unroll 1
     for (int row = lane_index() / lanes_a_row; row < rows; row += 32 / lanes_a_row)
       *reinterpret_cast<uint4*>(rows_of_tile + row * out.stride[2] + lane_index() % lanes_a_row * 8) =
           make_uint4(0, 0, 0, 0);
     if (params_.lse == nullptr) return;
     float* const lse =
         params_.lse + (std::int64_t{at.batch} * params_.heads + at.head) * params_.q_tokens + first;
+#pragma unroll 1
     for (int row = lane_index(); row < rows; row += 32) lse[row] = -infinity();
   }
 
@@ -230,8 +298,10 @@ private:
   ForwardTensors const& tensors_;
   Pipe pipe_;
   typename Pipe::QPosition q_at_;
-  typename Pipe::KvPosition kv_at_;
+  typename Pipe::KPosition k_at_;
+  typename Pipe::VPosition v_at_;
   typename Pipe::VerdictPosition verdict_at_, judged_at_;
+  int unjudged_ = 0;  ///< tiles that were handed out and have no verdict yet
 };
 
 }  // namespace sparge

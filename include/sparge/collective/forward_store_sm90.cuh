@@ -12,11 +12,11 @@
 #include "sparge/device/online_softmax.cuh"
 #include "sparge/device/swizzle.cuh"
 #include "sparge/device/tma_sm90.cuh"
-#include "sparge/kernel/forward_params.hpp"
+#include "sparge/plan/forward_params.hpp"
 
 namespace sparge {
 
-/// Each warp stores its own 16 rows, from its own part of the staging tile.
+/// Each warp stores its own 16 rows, which it stages where these rows of Q were.
 template <ForwardConfig config, class T>
 class ForwardStoreSm90 {
 public:
@@ -34,13 +34,13 @@ public:
                                                 GuardedSoftmax const& softmax) {
     float const sum[2] = {softmax.row_sum(0), softmax.row_sum(1)};
     float const factor[2] = {reciprocal_fast(sum[0]), reciprocal_fast(sum[1])};
-    bool const is_finite = stage(out, factor);
+    bool const is_finite = stage(work.q_slot(), out, factor);
     bool const again = !is_finite || softmax.needs_exact(0, sum[0]) || softmax.needs_exact(1, sum[1]);
     if (__any_sync(0xffffffffu, again)) {
       if (lane_index() == 0) pipe_.ask_redo(work.verdict_slot(), warp_);
     } else {
       ForwardTile const at = pipe_.read_tile(work.verdict_slot());
-      store_staged(at);
+      store_staged(work.q_slot(), at);
       if (params_.lse)
 #pragma unroll
         for (int r = 0; r < 2; ++r) store_lse(at, r, softmax.log_sum_exp(r, sum[r]));
@@ -60,15 +60,10 @@ public:
         factor[r] = sum == 0 ? 0 : 1 / sum;
         if (params_.lse) store_lse(at, r, softmax.log_sum_exp(0, r, params_.scale_log2, sum));
       }
-      stage(out, factor);
-      store_staged(at);
+      stage(work.q_slot(), out, factor);
+      store_staged(work.q_slot(), at);
     }
     judge(work);
-  }
-
-  /// Shared memory must outlive the copies that read it.
-  __device__ __forceinline__ void finish() const {
-    if (lane_index() == 0) wait_for_store_reads();
   }
 
 private:
@@ -80,16 +75,14 @@ private:
     if (lane_index() == 0) pipe_.judged(work.verdict_slot()).arrive();
   }
 
-  __device__ __forceinline__ std::uint32_t staged(int panel) const {
-    return pipe_.out() + panel * Pipe::q_panel_bytes + warp_ * warp_bytes;
+  __device__ __forceinline__ std::uint32_t staged(int q_slot) const {
+    return pipe_.q(q_slot) + warp_ * warp_bytes;
   }
 
-  /// Rows times their factors, rounded, to the staging tile. Returns whether all of this lane's are finite.
-  __device__ __forceinline__ bool stage(Out const& out, float const (&factor)[2]) const {
-    if (lane_index() == 0) wait_for_store_reads();
-    __syncwarp();
+  /// Rows times their factors, rounded, to where the tile's Q was. Returns whether all of this lane's are finite.
+  __device__ __forceinline__ bool stage(int q_slot, Out const& out, float const (&factor)[2]) const {
     int const row = lane_index() % 16, half = lane_index() / 16;
-    std::uint32_t probe = 0;  // a pair of T that becomes NaN
+    std::uint32_t probe[4] = {};  // pairs of T that become NaN, more than one so that none is waited for
 #pragma unroll
     for (int i = 0; i < config.head_dim / 16; ++i) {
       std::uint32_t values[4];
@@ -97,22 +90,26 @@ private:
       for (int j = 0; j < 4; ++j) {
         int const group = 2 * i + j / 2, r = j % 2;
         values[j] = pack<T>(out.at(r, group, 0) * factor[r], out.at(r, group, 1) * factor[r]);
-        probe = add_zero_times<T>(probe, values[j]);
+        probe[j] = add_zero_times<T>(probe[j], values[j]);
       }
-      int const chunk = 2 * (i % 4) + half;
-      stmatrix(staged(i / 4) + SwizzledTile<64>::offset(row, chunk), values);
+      int const panel = i / 4, chunk = 2 * (i % 4) + half;
+      stmatrix(staged(q_slot) + panel * Pipe::q_panel_bytes + SwizzledTile<64>::offset(row, chunk), values);
     }
-    return (probe & 0x7fff7fffu) == 0;
+    fence_shared_for_copies();  // of O from here, or else of the next Q to here
+    return ((probe[0] | probe[1] | probe[2] | probe[3]) & 0x7fff7fffu) == 0;
   }
 
-  __device__ __forceinline__ void store_staged(ForwardTile const& at) const {
-    fence_shared_for_copies();
+  __device__ __forceinline__ void store_staged(int q_slot, ForwardTile const& at) const {
     __syncwarp();
-    if (lane_index() != 0) return;
+    int const token = uniform(first_token(at)), head = uniform(at.head), batch = uniform(at.batch);
+    std::uint32_t const from = uniform(staged(q_slot));
+    if (elect_lane()) {
 #pragma unroll
-    for (int panel = 0; panel < Pipe::panels; ++panel)
-      store_box(out_tensor_, {panel * 64, first_token(at), at.head, at.batch}, staged(panel));
-    commit_stores();
+      for (int panel = 0; panel < Pipe::panels; ++panel)
+        store_box(out_tensor_, {panel * 64, token, head, batch}, from + panel * Pipe::q_panel_bytes);
+      commit_stores();
+    }
+    __syncwarp();
   }
 
   __device__ __forceinline__ void store_lse(ForwardTile const& at, int r, float lse) const {

@@ -16,24 +16,34 @@ namespace sparge {
 /// reference itself is no longer 1 (see OnlineSoftmax).
 class GuardedSoftmax {
 public:
-  /// The row's first tile. Turns logits into weights.
-  template <int columns>
-  __device__ __forceinline__ void first(Fragment<columns>& logits, float scale_log2) {
+  /// The row's first tile. Turns logits into weights. `take(i)` is called when columns 16 i .. 16 i + 15 are done.
+  template <int columns, class Take>
+  __device__ __forceinline__ void first(Fragment<columns>& logits, float scale_log2, Take take) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       float const maximum = row_maximum(logits, r);
       reference_[r] = maximum == -infinity() ? 0 : __fmul_rn(maximum, scale_log2);
       sum_[r] = 0;
     }
-    weigh(logits, scale_log2);
+    weigh(logits, scale_log2, take);
   }
 
-  /// A later tile. Returns, the same for all lanes, whether renormalise() must follow.
-  template <int columns>
-  __device__ __forceinline__ bool next(Fragment<columns>& logits, float scale_log2) {
-    float const largest = weigh(logits, scale_log2);
-    finish_before(largest);
+  /// A later tile. Returns the larger of the two rows' sums over this lane's columns.
+  template <int columns, class Take>
+  __device__ __forceinline__ float next(Fragment<columns>& logits, float scale_log2, Take take) {
+    return weigh(logits, scale_log2, take);
+  }
+
+  /// Whether, the same for all lanes, renormalise() must follow a tile with that largest sum.
+  static __device__ __forceinline__ bool has_grown(float largest) {
     return __any_sync(0xffffffffu, largest > largest_sum);
+  }
+
+  /// Keeps the compiler from moving the instructions that make `sum`, which is never negative, below a wait that follows: it
+  /// does not know that a wait takes time, and would leave nothing to run beside the product that is waited for. A warp
+  /// barrier whose mask is all lanes, which it cannot know.
+  static __device__ __forceinline__ void finish_before_wait(float sum) {
+    asm volatile("bar.warp.sync %0;" ::"r"(~(__float_as_int(sum) >> 31)) : "memory");
   }
 
   /// Takes the largest weight of the tile as the new reference in rows where it exceeds 1. The weight becomes 1 to a unit in
@@ -70,31 +80,27 @@ public:
   }
 
 private:
-  /// Keeps the compiler from moving the instructions that make `sum`, which is never negative, below a wait that follows: it
-  /// does not know that a wait takes time, and would leave nothing to run beside the product that is waited for. A warp
-  /// barrier whose mask is all lanes, which it cannot know.
-  static __device__ __forceinline__ void finish_before(float sum) {
-    asm volatile("bar.warp.sync %0;" ::"r"(~(__float_as_int(sum) >> 31)) : "memory");
-  }
-
   static constexpr float largest_sum = 16384;  ///< of a lane's weights in one row of one tile
   static constexpr int chunk_groups = 4;
 
   /// Returns the larger of the two rows' sums over this lane's columns. Sixteen exponentials at a time: the reference of a chunk
   /// is made to depend on the sum of the chunk before the last, without changing it, else the compiler issues all exponentials
   /// of a tile first and everything that could run beside them afterwards.
-  template <int columns>
-  __device__ __forceinline__ float weigh(Fragment<columns>& logits, float scale_log2) {
+  template <int columns, class Take>
+  __device__ __forceinline__ float weigh(Fragment<columns>& logits, float scale_log2, Take take) {
     constexpr int chunks = Fragment<columns>::groups / chunk_groups;
     float sum[chunks][2];
 #pragma unroll
-    for (int chunk = 0; chunk < chunks; ++chunk)
+    for (int chunk = 0; chunk < chunks; ++chunk) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         float const bias =
             chunk < 2 ? -reference_[r] : fmaf(sum[chunk < 2 ? 0 : chunk - 2][r], 0.0f, -reference_[r]);
         sum[chunk][r] = weigh_chunk(logits, chunk, r, scale_log2, bias);
       }
+#pragma unroll
+      for (int i = 0; i < chunk_groups / 2; ++i) take(chunk * chunk_groups / 2 + i);
+    }
     float total[2] = {sum[0][0], sum[0][1]};
 #pragma unroll
     for (int chunk = 1; chunk < chunks; ++chunk) total[0] += sum[chunk][0], total[1] += sum[chunk][1];

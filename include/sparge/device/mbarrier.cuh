@@ -3,10 +3,6 @@
 
 #include <cstdint>
 
-#ifdef SPARGE_SPIN_LIMIT
-__device__ unsigned sparge_hang;
-#endif
-
 namespace sparge {
 
 /// A barrier completes a phase when `arrivals` threads have arrived and all bytes expected have come; phases alternate in
@@ -34,16 +30,8 @@ public:
 
   /// Returns once the phase of that parity is complete. Parity 1 of a new barrier counts as complete.
   __device__ __forceinline__ void wait(std::uint32_t parity) const {
-#ifdef SPARGE_SPIN_LIMIT  // a build that looks for hangs: gives up, and says so
-    for (std::uint32_t spins = 0; !is_complete(parity); ++spins)
-      if (spins > 64 && (spins > SPARGE_SPIN_LIMIT || *(unsigned volatile*)&sparge_hang)) {
-        sparge_hang = 1;
-        break;
-      }
-#else
     while (!is_complete(parity)) {
     }
-#endif
   }
 
   __device__ __forceinline__ std::uint32_t shared() const { return shared_; }
@@ -82,6 +70,21 @@ public:
 
 private:
   std::uint32_t count_ = 0;
+};
+
+/// Every other entry of a ring of any size, from entry `first` on: that of two kinds of data which take the ring's slots in turn.
+template <int slots, int first>
+class AlternatePosition {
+public:
+  __device__ __forceinline__ std::uint32_t slot() const { return slot_; }
+  __device__ __forceinline__ std::uint32_t parity() const { return parity_; }
+  __device__ __forceinline__ void advance() {
+    slot_ += 2;
+    if (slot_ >= slots) slot_ -= slots, parity_ ^= 1;
+  }
+
+private:
+  std::uint32_t slot_ = first, parity_ = 0;
 };
 
 }  // namespace sparge

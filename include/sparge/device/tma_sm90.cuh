@@ -10,6 +10,20 @@
 
 namespace sparge {
 
+/// True in one lane of a whole warp, always the same one (PTX ISA, "elect.sync"). Where this is the condition, ptxas knows that a
+/// single lane runs, and copies whose operands are uniform() take one instruction each instead of a loop over lanes.
+__device__ __forceinline__ bool elect_lane() {
+  std::uint32_t elected;
+  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(elected));
+  return elected != 0;
+}
+
+/// Lane 0's value: the same for all lanes, which the compiler then sees.
+template <class Value>
+__device__ __forceinline__ Value uniform(Value value) {
+  return __shfl_sync(0xffffffffu, value, 0);
+}
+
 /// Where a box begins.
 struct BoxOrigin {
   int channel, token, head, batch;

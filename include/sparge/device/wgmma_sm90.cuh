@@ -23,8 +23,9 @@ namespace sparge {
 /// the field is unused.
 class PanelDescriptor {
 public:
+  PanelDescriptor() = default;
   __device__ __forceinline__ PanelDescriptor(std::uint32_t shared, std::uint32_t panel_bytes)
-      : low_(__shfl_sync(0xffffffffu, (shared & 0x3ffff) >> 4 | (panel_bytes >> 4) << 16, 0)) {}
+      : low_(broadcast((shared & 0x3ffff) >> 4 | (panel_bytes >> 4) << 16)) {}
 
   /// What lies `bytes` on.
   __device__ __forceinline__ PanelDescriptor advance(std::uint32_t bytes) const {
@@ -39,6 +40,14 @@ public:
   }
 
 private:
+  /// Lane 0's, for which ptxas takes a uniform register, as products need it. It leaves the shuffle out, and moves the word for
+  /// every product instead, where it sees that all lanes have the same: so the others have 0.
+  static __device__ __forceinline__ std::uint32_t broadcast(std::uint32_t low) {
+    if (lane_index() != 0) low = 0;
+    asm volatile("shfl.sync.idx.b32 %0, %1, 0, 0x1f, 0xffffffff;" : "=r"(low) : "r"(low));
+    return low;
+  }
+
   std::uint32_t low_;  ///< the high word is the same for all
 };
 
@@ -64,6 +73,11 @@ __device__ __forceinline__ void pin(Fragment<columns>& values) {
   for (int group = 0; group < Fragment<columns>::groups; ++group)
 #pragma unroll
     for (int i = 0; i < 4; ++i) asm volatile("" : "+f"(values.value[group][i]));
+}
+
+/// Waits for the other warps of the warpgroup. `barrier` is one of 16 that a thread block has; 0 is __syncthreads().
+__device__ __forceinline__ void sync_warpgroup(int barrier) {
+  asm volatile("bar.sync %0, 128;" ::"r"(barrier) : "memory");
 }
 
 /// The warpgroup's share of registers, for each of its threads (PTX ISA, "setmaxnreg"). All four warps make the call.

@@ -1,5 +1,6 @@
 #pragma once
-/// Block-sparse attention, forward: one thread block computes `q_tile` query rows of one head over their kept key blocks.
+/// Block-sparse attention, forward: one thread block computes `q_tile` query rows of one head over their kept key blocks. And
+/// the launch of every forward kernel.
 
 #include <cstdint>
 
@@ -8,8 +9,10 @@
 #include "sparge/collective/store.cuh"
 #include "sparge/collective/tile_order.cuh"
 #include "sparge/kernel/forward_params.hpp"
+#include "sparge/kernel/forward_sm90.cuh"
 #include "sparge/kernel/launch.cuh"
 #include "sparge/plan/forward_config.hpp"
+#include "sparge/plan/refuse.hpp"
 
 namespace sparge {
 
@@ -22,6 +25,10 @@ public:
   using Loop = ForwardLoopSm80<config, T>;
   static constexpr int threads = config.threads(), ctas_per_sm = config.ctas_per_sm;
   static constexpr std::int64_t most_smem_bytes = config.smem_bytes();
+
+  static Status enqueue(Params const& params, std::int64_t blocks, cudaStream_t stream) noexcept {
+    return launch_result("forward kernel", launch<Forward>(params, blocks, config.smem_bytes(), stream));
+  }
 
   static __device__ __forceinline__ void run(Params const& params, unsigned char* smem) {
     TilePosition const at = head_major_tile(blockIdx.x, params.q_tiles, params.heads);
@@ -81,10 +88,13 @@ private:
   }
 };
 
+template <ForwardConfig config>
+using ForwardKernel = std::conditional_t<config.arch == Arch::sm90a, ForwardSm90<config>, Forward<config>>;
+
 template <int row>
-cudaError_t launch_forward(ForwardParams<row_element<row>> const& params, std::int64_t blocks,
-                           cudaStream_t stream) noexcept {
-  return launch<Forward<forward_table[row]>>(params, blocks, forward_table[row].smem_bytes(), stream);
+Status launch_forward(ForwardParams<row_element<row>> const& params, std::int64_t blocks,
+                      cudaStream_t stream) noexcept {
+  return ForwardKernel<forward_table[row]>::enqueue(params, blocks, stream);
 }
 
 }  // namespace sparge

@@ -13,15 +13,11 @@
 #include "sparge/kernel/launch.cuh"
 #include "sparge/kernel/tensor_map.cuh"
 #include "sparge/plan/forward_config.hpp"
+#include "sparge/plan/refuse.hpp"
 
 namespace sparge {
 
-/// Which overlap is fastest is measured (docs/decisions).
-constexpr ForwardTuning forward_tuning(ForwardConfig const& config) {
-  return {config.head_dim == 64 ? Overlap::back_to_back : Overlap::own_product, false};
-}
-
-template <ForwardConfig config, ForwardTuning tuning = forward_tuning(config)>
+template <ForwardConfig config>
 class ForwardSm90 {
 public:
   using T = std::conditional_t<config.dtype == ElementType::bf16, bfloat16, float16>;
@@ -35,6 +31,7 @@ public:
   };
 
   static __device__ __forceinline__ void run(Params const& params, unsigned char* smem) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL  // code for other targets is empty, and no plan chooses it there
     if (threadIdx.x == 0)
       for (int team = 0; team < teams; ++team) pipe_of(smem, team).init();
     __syncthreads();
@@ -46,23 +43,22 @@ public:
     } else {
       take_registers<consumer_registers>();
       int const team = (warpgroup - 1) / 2;
-      ForwardLoopSm90<config, T, tuning> loop(params.forward, params.tensors.out, pipe_of(smem, team), team,
-                                              (warpgroup - 1) % 2);
+      ForwardLoopSm90<config, T> loop(params.forward, params.tensors.out, pipe_of(smem, team), team,
+                                      (warpgroup - 1) % 2);
       loop.run();
     }
+#endif
   }
 
   /// Encodes the descriptors, and sets the counter of tiles to 0 in the stream.
-  static cudaError_t enqueue(ForwardParams<T> const& forward, std::int64_t blocks,
-                             cudaStream_t stream) noexcept {
-    if (blocks == 0) return cudaSuccess;
-    PendingError const pending;
+  static Status enqueue(ForwardParams<T> const& forward, std::int64_t blocks, cudaStream_t stream) noexcept {
+    if (blocks == 0) return {};
     Params params{{}, forward};
-    cudaError_t error = encode(params);
-    if (error == cudaSuccess)
-      error = cudaMemsetAsync(forward.tile_counter, 0, sizeof *forward.tile_counter, stream);
-    if (error != cudaSuccess) return pending.take_back(error);
-    return launch<ForwardSm90>(params, blocks, config.smem_bytes(), stream);
+    if (Status const status = encode(params); !status.ok()) return status;
+    PendingError const pending;
+    cudaError_t const error = cudaMemsetAsync(forward.tile_counter, 0, sizeof *forward.tile_counter, stream);
+    if (error != cudaSuccess) return cuda_failure("workspace.data", pending.take_back(error));
+    return launch_result("forward kernel", launch<ForwardSm90>(params, blocks, config.smem_bytes(), stream));
   }
 
 private:
@@ -83,18 +79,20 @@ private:
     producer.run(static_cast<int>(blockIdx.x) * teams + team, static_cast<int>(gridDim.x) * teams);
   }
 
-  static cudaError_t encode(Params& params) noexcept {
+  static Status encode(Params& params) noexcept {
     ForwardParams<T> const& forward = params.forward;
-    TensorMapEncoder encoder;
-    cudaError_t error = encoder.find();
-    auto const add = [&](auto const& view, int box_tokens, CUtensorMap* map) {
-      if (error == cudaSuccess) error = encoder.encode(view, box_tokens, forward.out.data, map);
+    PendingError const pending;
+    Status status;
+    auto const add = [&](char const* field, auto const& view, int box_tokens, CUtensorMap* map) {
+      if (status.ok())
+        status = launch_result(field,
+                               pending.take_back(encode_tensor_map(view, box_tokens, forward.out.data, map)));
     };
-    add(forward.q, config.q_tile, &params.tensors.q);
-    add(forward.k, 64, &params.tensors.k);
-    add(forward.v, 64, &params.tensors.v);
-    add(forward.out, 16, &params.tensors.out);
-    return error;
+    add("q", forward.q, config.q_tile, &params.tensors.q);
+    add("k", forward.k, 64, &params.tensors.k);
+    add("v", forward.v, 64, &params.tensors.v);
+    add("out", forward.out, 16, &params.tensors.out);
+    return status;
   }
 };
 

@@ -22,6 +22,9 @@ inline Status check_forced_forward(ElementType type, AttentionProblem const& p, 
   if (!forward_table[row].serves(type, p))
     return unsupported("options.force_kernel",
                        "that kernel is for another element type, head_dim or mask block", row);
+  if (!forward_table[row].is_for(device))
+    return unsupported("options.force_kernel",
+                       "that kernel runs on compute capability 9.0 alone; sm80 kernels run everywhere", row);
   if (!forward_table[row].runs_on(device))
     return unsupported("options.force_kernel", "that kernel needs more shared memory than the device has",
                        row);
@@ -47,23 +50,28 @@ inline Status no_forward_row(ElementType type, AttentionProblem const& p, Device
 }
 
 template <class T, int row>
-cudaError_t launch_forward_row(ForwardParams<T> const& params, std::int64_t blocks, cudaStream_t stream) {
+Status launch_forward_row(ForwardParams<T> const& params, std::int64_t blocks, cudaStream_t stream) {
   if constexpr (is_built(row) && std::is_same_v<row_element<row>, T>)
     return launch_forward<row>(params, blocks, stream);
   else
-    return cudaErrorInvalidDeviceFunction;  // a plan never chooses such a row
+    return cuda_failure("plan.kernel", cudaErrorInvalidDeviceFunction);  // a plan never chooses such a row
 }
 
 template <class T, int... rows>
-cudaError_t launch_forward_any(int row, ForwardParams<T> const& params, std::int64_t blocks,
-                               cudaStream_t stream, std::integer_sequence<int, rows...>) {
-  using Launch = cudaError_t (*)(ForwardParams<T> const&, std::int64_t, cudaStream_t);
+Status launch_forward_any(int row, ForwardParams<T> const& params, std::int64_t blocks, cudaStream_t stream,
+                          std::integer_sequence<int, rows...>) {
+  using Launch = Status (*)(ForwardParams<T> const&, std::int64_t, cudaStream_t);
   static constexpr Launch launches[] = {&launch_forward_row<T, rows>...};
   return launches[row](params, blocks, stream);
 }
 
+/// Query tiles of all heads.
+inline std::int64_t count_tiles(AttentionProblem const& p, ForwardConfig const& config) {
+  return p.batch * p.heads * ceil_div(p.q_tokens, config.q_tile);
+}
+
 template <class T>
-ForwardParams<T> forward_params(ForwardPlan<T> const& plan, ForwardArgs<T> const& args) {
+ForwardParams<T> forward_params(ForwardPlan<T> const& plan, ForwardArgs<T> const& args, Workspace workspace) {
   AttentionProblem const& p = plan.problem;
   ForwardConfig const& config = forward_table[plan.kernel];
   ForwardParams<T> params{args.q, args.k, args.v, args.out, args.lse, args.mask.data};
@@ -78,7 +86,18 @@ ForwardParams<T> forward_params(ForwardPlan<T> const& plan, ForwardArgs<T> const
   params.heads_per_kv_head = static_cast<std::int32_t>(p.heads / p.kv_heads);
   params.q_tiles_per_block = p.q_block / config.q_tile;
   params.kv_tiles_per_block = p.kv_block / config.kv_tile;
+  params.all_tiles = static_cast<std::uint32_t>(count_tiles(p, config));
+  params.tile_counter = static_cast<std::uint32_t*>(workspace.data);
   return params;
+}
+
+/// What the copy engine of sm90a kernels cannot reach though 64-bit offsets can.
+template <class T>
+Status validate_boxes(ForwardArgs<T> const& args) {
+  SPARGE_TRY(validate_box_strides("q.stride", args.q));
+  SPARGE_TRY(validate_box_strides("k.stride", args.k));
+  SPARGE_TRY(validate_box_strides("v.stride", args.v));
+  return validate_box_strides("out.stride", args.out);
 }
 
 template <class T>
@@ -86,18 +105,24 @@ Status validate_forward(ForwardPlan<T> const& plan, ForwardArgs<T> const& args, 
   AttentionProblem const& p = plan.problem;
   SPARGE_TRY(validate_problem(p));
   bool const is_row = plan.kernel >= 0 && plan.kernel < forward_rows && is_built(plan.kernel);
-  if (!is_row || !forward_table[plan.kernel].serves(element_type_of<T>, p))
+  if (!is_row || !forward_table[plan.kernel].serves(element_type_of<T>, p) ||
+      !forward_table[plan.kernel].runs_on(plan.device))
     return refuse("plan.kernel", "must be the kernel that plan_forward chose for plan.problem", plan.kernel);
+  ForwardConfig const& config = forward_table[plan.kernel];
+  SPARGE_TRY(validate_grid(p, count_tiles(p, config)));
   SPARGE_TRY(validate_queries_and_keys(p, args.q, args.k));
   SPARGE_TRY(validate_view({"v.data", "v.shape", "v.stride"}, args.v, p.batch, p.kv_heads, p.kv_tokens,
                            p.head_dim, Access::read));
   SPARGE_TRY(validate_view({"out.data", "out.shape", "out.stride"}, args.out, p.batch, p.heads, p.q_tokens,
                            p.head_dim, Access::write));
+  if (config.arch == Arch::sm90a) {
+    SPARGE_TRY(validate_boxes(args));
+  }
   SPARGE_TRY(validate_mask({"mask.data", "mask.words", ""}, args.mask, count_mask_words(p)));
   if (args.lse) {
     SPARGE_TRY(validate_pointer("lse", args.lse, p.batch * p.q_tokens));
   }
-  return validate_workspace(workspace, plan.workspace_bytes);
+  return validate_workspace(workspace, config.workspace_bytes(count_tiles(p, config)));
 }
 
 }  // namespace detail
@@ -117,7 +142,7 @@ Status plan_forward(AttentionProblem const& problem, Device const& device, PlanO
   auto const blocks =
       checked_product({problem.batch, problem.heads, ceil_div(problem.q_tokens, forward_table[row].q_tile)});
   SPARGE_TRY(validate_grid(problem, blocks));
-  *plan = {problem, device, options, row, 0};
+  *plan = {problem, device, options, row, forward_table[row].workspace_bytes(*blocks)};
   return {};
 }
 
@@ -125,18 +150,21 @@ template <class T>
 Status forward(ForwardPlan<T> const& plan, ForwardArgs<T> const& args, Workspace workspace,
                cudaStream_t stream) noexcept {
   SPARGE_TRY(detail::validate_forward(plan, args, workspace));
+  AttentionProblem const& p = plan.problem;
+  ForwardConfig const& config = forward_table[plan.kernel];
+  std::int64_t const tiles = detail::count_tiles(p, config);
+  auto const scratch_bytes = static_cast<std::int64_t>(config.workspace_bytes(tiles));
   SPARGE_TRY(check_arguments(plan,
                              {{"out.data", place_of(args.out)},
-                              {"lse", place_of(args.lse, plan.problem.batch * plan.problem.q_tokens)}},
+                              {"lse", place_of(args.lse, p.batch * p.q_tokens)},
+                              {"workspace.data", place_of(workspace.data, scratch_bytes)}},
                              {{"q.data", place_of(args.q)},
                               {"k.data", place_of(args.k)},
                               {"v.data", place_of(args.v)},
                               {"mask.data", place_of(args.mask)}}));
-  ForwardParams<T> const params = detail::forward_params(plan, args);
-  std::int64_t const blocks = plan.problem.batch * plan.problem.heads * params.q_tiles;
-  return launch_result("forward kernel",
-                       detail::launch_forward_any(plan.kernel, params, blocks, stream,
-                                                  std::make_integer_sequence<int, forward_rows>{}));
+  return detail::launch_forward_any(plan.kernel, detail::forward_params(plan, args, workspace),
+                                    config.blocks(tiles, plan.device), stream,
+                                    std::make_integer_sequence<int, forward_rows>{});
 }
 
 }  // namespace sparge

@@ -64,8 +64,4 @@ Status check_arguments(Plan const& plan, Arguments written, Arguments read) {
   return check_locations(plan.options, plan.device, read);
 }
 
-inline Status launch_result(char const* kernel, cudaError_t error) {
-  return error == cudaSuccess ? Status{} : cuda_failure(kernel, error);
-}
-
 }  // namespace sparge

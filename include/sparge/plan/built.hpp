@@ -26,7 +26,8 @@ inline constexpr std::uint64_t forward_rows = ~std::uint64_t{0};
 /// Likewise of backward_table.inc.
 inline constexpr std::uint64_t backward_rows = ~std::uint64_t{0};
 
-/// nvcc does not say here what it embeds, so a header-only build leaves the check to the launch itself.
+/// nvcc does not say here what it embeds, so a header-only build leaves the check to the launch itself, and has the portable
+/// kernels alone. A header of the user's own, named by SPARGE_BUILT_HEADER, may say more.
 inline constexpr Target targets[] = {{80, true, false}};
 
 }  // namespace sparge::built

@@ -22,25 +22,25 @@ struct ForwardConfig {
   ElementType dtype;
   std::int32_t head_dim;
   std::int32_t q_tile, kv_tile;  ///< tokens that a thread block computes at a time
-  std::int32_t stages;           ///< K and V tiles in flight, each
+  std::int32_t stages;           ///< tiles in flight: of K and of V each (sm80), of K and V together (sm90a)
   std::int32_t warps;
   std::int32_t ctas_per_sm;  ///< thread blocks that must fit on an SM for the row to be worth choosing
 
   constexpr std::int32_t threads() const { return 32 * warps; }
 
-  /// sm80: Q tile, then `stages` K tiles, then `stages` V tiles. sm90a, for each team: two Q tiles, a staging tile for O,
-  /// `stages` K tiles, `stages` V tiles, barriers.
+  /// sm80: Q tile, then `stages` K tiles, then `stages` V tiles. sm90a, for each team: two Q tiles, `stages` tiles of K
+  /// and V, barriers.
   constexpr std::int64_t smem_bytes() const {
     if (arch == Arch::sm80) return 2 * std::int64_t{head_dim} * (q_tile + 2 * stages * kv_tile);
-    return teams() * (2 * std::int64_t{head_dim} * (3 * q_tile + 2 * stages * kv_tile) + barrier_bytes);
+    return teams() * (2 * std::int64_t{head_dim} * (2 * q_tile + stages * kv_tile) + barrier_bytes);
   }
 
   static constexpr std::int32_t barrier_bytes = 1024;
 
   /// sm90a: the first warpgroup loads. Each team of consumers is one warp for 16 rows of a query tile.
   constexpr std::int32_t teams() const { return (warps - 4) / (q_tile / 16); }
-  /// What is left of 64 K registers an SM, in steps of 8 a thread, when the loading warpgroup keeps few.
-  constexpr std::int32_t producer_registers() const { return threads() * ctas_per_sm > 384 ? 32 : 40; }
+  /// What is left of 64 K registers an SM, in steps of 8 a thread, when the loading warpgroup keeps what its warps need without spills.
+  constexpr std::int32_t producer_registers() const { return threads() * ctas_per_sm > 384 ? 32 : 72; }
   constexpr std::int32_t consumer_registers() const {
     std::int32_t const launch_registers = 65536 / (threads() * ctas_per_sm) / 8 * 8;
     return (launch_registers * threads() - producer_registers() * 128) / (threads() - 128) / 8 * 8;
@@ -49,13 +49,15 @@ struct ForwardConfig {
   /// Thread blocks of a launch over so many query tiles. sm90a blocks take tiles until there are none.
   constexpr std::int64_t blocks(std::int64_t tiles, Device const& device) const {
     if (arch == Arch::sm80) return tiles;
-    std::int64_t const resident = std::int64_t{device.sm_count} * ctas_per_sm,
+    std::int64_t const sms = device.sm_count > 0 ? device.sm_count : 1, resident = sms * ctas_per_sm,
                        needed = (tiles + teams() - 1) / teams();
     return needed < resident ? needed : resident;
   }
 
-  /// The counter of tiles that were handed out.
-  constexpr std::size_t workspace_bytes() const { return arch == Arch::sm80 ? 0 : 256; }
+  /// sm90a: the counter of tiles that were handed out.
+  constexpr std::size_t workspace_bytes(std::int64_t tiles) const {
+    return arch == Arch::sm80 || tiles == 0 ? 0 : 256;
+  }
 
   constexpr bool serves(ElementType type, AttentionProblem const& p) const {
     return dtype == type && head_dim == p.head_dim && serves_blocks(p.q_block, p.kv_block);
@@ -70,7 +72,11 @@ struct ForwardConfig {
   }
 
   constexpr bool runs_on(Device const& device) const {
-    return (arch == Arch::sm80 || device.capability() == 90) && smem_bytes() <= device.shared_bytes_per_block;
+    return is_for(device) && smem_bytes() <= device.shared_bytes_per_block;
+  }
+
+  constexpr bool is_for(Device const& device) const {
+    return arch == Arch::sm80 ? device.capability() >= 80 : device.capability() == 90;
   }
 
   /// Whether as many thread blocks fit an SM as the row is made for. Each takes 1 KB of shared memory for the system.
@@ -98,7 +104,18 @@ inline constexpr char const* forward_names[] = {
 
 inline constexpr std::int32_t forward_rows = sizeof(forward_table) / sizeof(forward_table[0]);
 
-constexpr bool is_built(std::int32_t row) { return built::forward_rows >> row & 1; }
+/// Whether code that is generated for these targets includes kernels of that architecture: wgmma exists in code for 9.0a alone.
+template <std::size_t count>
+constexpr bool has_kernels_of(Arch arch, built::Target const (&targets)[count]) {
+  if (arch == Arch::sm80) return true;
+  for (built::Target const& target : targets)
+    if (target.exact && target.capability == 90) return true;
+  return false;
+}
+
+constexpr bool is_built(std::int32_t row) {
+  return (built::forward_rows >> row & 1) && has_kernels_of(forward_table[row].arch, built::targets);
+}
 
 /// Whether a device runs code that was generated for a target.
 constexpr bool runs_code_of(built::Target const& target, Device const& device) {

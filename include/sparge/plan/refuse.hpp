@@ -40,4 +40,8 @@ inline Status cuda_failure(char const* field, cudaError_t error) {
   return status;
 }
 
+inline Status launch_result(char const* kernel, cudaError_t error) {
+  return error == cudaSuccess ? Status{} : cuda_failure(kernel, error);
+}
+
 }  // namespace sparge

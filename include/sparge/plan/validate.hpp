@@ -183,6 +183,22 @@ Status validate_strides(ViewName const& name, TensorView<T> const& view) {
   return {};
 }
 
+/// What a descriptor of the copy engine holds (CUDA driver API, cuTensorMapEncodeTiled: strides below 2^40 bytes).
+inline constexpr std::int64_t box_stride_limit_bytes = std::int64_t{1} << 40;
+
+/// For kernels that load by the copy engine, after validate_view().
+template <class T>
+Status validate_box_strides(char const* field, TensorView<T> const& view) {
+  constexpr std::int64_t limit = box_stride_limit_bytes / static_cast<std::int64_t>(sizeof(T));
+  if (view.shape[0] == 0 || view.shape[2] == 0) return {};
+  for (int axis = 0; axis < 3; ++axis)
+    if (view.shape[axis] > 1 && view.stride[axis] >= limit)
+      return at_axis(unsupported(field, "sm90a kernels take less than 2^40 bytes; force a kernel for sm80",
+                                 view.stride[axis]),
+                     axis);
+  return {};
+}
+
 template <class T>
 Status validate_view(ViewName const& name, TensorView<T> const& view, std::int64_t batch, std::int64_t heads,
                      std::int64_t tokens, std::int64_t channels, Access access) {

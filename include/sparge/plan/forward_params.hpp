@@ -1,0 +1,25 @@
+#pragma once
+/// What a forward kernel is told of its problem.
+
+#include <cstdint>
+
+#include "sparge/core/tensor_view.hpp"
+
+namespace sparge {
+
+template <class T>
+struct ForwardParams {
+  TensorView<T const> q, k, v;
+  TensorView<T> out;
+  float* lse = nullptr;                 ///< [batch, heads, q_tokens] or null
+  std::uint32_t const* mask = nullptr;  ///< [batch, heads, q_blocks, row_words]
+  float scale_log2 = 0;                 ///< logit scale times log2(e)
+  std::int32_t q_tokens = 0, kv_tokens = 0;
+  std::int32_t q_tiles = 0, q_blocks = 0, kv_blocks = 0, row_words = 0;
+  std::int32_t heads = 0, heads_per_kv_head = 0;
+  std::int32_t q_tiles_per_block = 0, kv_tiles_per_block = 0;
+  std::uint32_t all_tiles = 0;            ///< sm90a: query tiles of all heads
+  std::uint32_t* tile_counter = nullptr;  ///< sm90a: in the workspace
+};
+
+}  // namespace sparge
