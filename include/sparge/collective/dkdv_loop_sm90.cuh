@@ -1,12 +1,14 @@
 #pragma once
 /// The consumer side of the sm90a kernel of dK and dV. Two warpgroups share a tile of 64 keys, and all products have their A in
 /// registers. That of dV holds K: S^T = K Q^T, P^T, dV += P^T dO. That of dK holds V: dP^T = V dO^T, dS^T, dK += dS^T Q. P^T goes
-/// from one to the other through shared memory, warp by warp and as the registers hold it.
+/// from one to the other through shared memory, warp by warp and as the registers hold it. A warpgroup's exponentials, or dS, of
+/// one tile run beside its product with those of the tile before.
 
 #include <cstdint>
 
 #include "sparge/collective/dkdv_pipe_sm90.cuh"
 #include "sparge/collective/probability_grad.cuh"
+#include "sparge/collective/store_gradient_sm90.cuh"
 #include "sparge/device/element_mask.cuh"
 #include "sparge/device/fragment.cuh"
 #include "sparge/device/ldmatrix.cuh"
@@ -15,25 +17,14 @@
 #include "sparge/device/warp.cuh"
 #include "sparge/device/wgmma_sm90.cuh"
 #include "sparge/device/widen.cuh"
-#include "sparge/kernel/backward_params.hpp"
+#include "sparge/plan/backward_params.hpp"
 
 namespace sparge {
-
-/// What runs beside the elementwise part of a tile.
-enum class DkdvOverlap {
-  other_warpgroup,  ///< products of the other warpgroup only
-  own_product,      ///< also this warpgroup's product with the tile before
-};
-
-struct DkdvTuning {
-  DkdvOverlap overlap = DkdvOverlap::other_warpgroup;
-  int block_groups = 8;  ///< groups of eight queries whose lse or delta is read at once
-};
 
 /// The gradient that a warpgroup computes.
 enum class KeyGradient { v, k };
 
-template <BackwardConfig config, class T, DkdvTuning tuning, KeyGradient gradient>
+template <BackwardConfig config, class T, KeyGradient gradient>
 class DkdvLoopSm90 {
 public:
   using Params = BackwardParams<T>;
@@ -73,7 +64,7 @@ public:
       reclaim_staging();
       weigh();
     }
-    if (lane_index() == 0) wait_for_store_reads();
+    wait_for_stored_gradient();
   }
 
 private:
@@ -81,8 +72,10 @@ private:
   using FirstRing = std::conditional_t<is_v, typename Pipe::Queries, typename Pipe::GradOuts>;
   using SecondRing = std::conditional_t<is_v, typename Pipe::GradOuts, typename Pipe::Queries>;
   static constexpr int head_dim = config.head_dim, q_tile = config.q_tile, groups = q_tile / 8;
-  static constexpr int block = tuning.block_groups;
+  static constexpr int block = 4;  ///< groups of eight queries whose lse or delta is read at once
   static_assert(groups % block == 0 && block % 2 == 0);
+  static constexpr int exponent = config.weight_exponent();
+  static constexpr float weight_unit = 1.f / (1 << exponent);
 
   __device__ __forceinline__ FirstRing first_ring() const {
     if constexpr (is_v)
@@ -99,27 +92,17 @@ private:
 
   // ---- A tile of queries ---------------------------------------------------------------------------------------------
 
-  /// From the weights (P or dS) of one tile to those of the next.
+  /// From the weights (P or dS) of one tile to those of the next, which are made beside the product with the former.
   __device__ __forceinline__ void step(bool accumulates) {
     pack();
-    if constexpr (tuning.overlap == DkdvOverlap::own_product) {
-      issue_first();
-      issue_second(accumulates);
-      wgmma_wait<1>();
-      pin(weights_);
-      weigh();
-      wgmma_wait<0>();
-      pin(grad_);
-      release_second();
-    } else {
-      issue_second(accumulates);
-      issue_first();
-      wgmma_wait<0>();
-      pin(grad_);
-      pin(weights_);
-      release_second();
-      weigh();
-    }
+    issue_first();
+    issue_second(accumulates);
+    wgmma_wait<1>();
+    pin(weights_);
+    weigh();
+    wgmma_wait<0>();
+    pin(grad_);
+    release_second();
   }
 
   /// S^T = K Q^T or dP^T = V dO^T.
@@ -183,8 +166,8 @@ private:
         int const group = first + i;
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-          weights_.at(r, group, 0) = probability<form>(weights_.at(r, group, 0), params_.scale, lse.x);
-          weights_.at(r, group, 1) = probability<form>(weights_.at(r, group, 1), params_.scale, lse.y);
+          weights_.at(r, group, 0) = weight<form>(weights_.at(r, group, 0), lse.x);
+          weights_.at(r, group, 1) = weight<form>(weights_.at(r, group, 1), lse.y);
         }
         if constexpr (form == LseForm::exact) {
           if (lse.x == infinity()) clear_column(weights_, group, 0);
@@ -194,7 +177,17 @@ private:
     }
   }
 
-  /// With P as it was rounded for dV. Where P is 0 so is dS, though dP may be anything in a row that keeps no key.
+  /// P times 2^exponent. Where lse is so large that its own rounding makes P exceed 1 by far, f16 would overflow: it ends at the
+  /// largest number. NaN stays.
+  template <LseForm form>
+  __device__ __forceinline__ float weight(float logit, float lse) const {
+    float const p = probability<form, exponent>(logit, params_.scale, lse);
+    constexpr float largest_f16 = 65504;
+    return form == LseForm::exact && exponent > 0 && p > largest_f16 ? largest_f16 : p;
+  }
+
+  /// dS, with P as it was rounded for dV; delta comes times 2^-exponent. Where P is 0 so is dS, though dP may be anything in a
+  /// row that keeps no key.
   template <LseForm form>
   __device__ __forceinline__ void differentiate() {
     std::uint32_t const mail = pipe_.mail(mail_at_.slot(), warp_) + 16 * lane_index();
@@ -208,14 +201,14 @@ private:
       for (int i = 0; i < block; ++i)
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-          float2 const weight = widen<T>(p[i / 2][i % 2 * 2 + r]);
+          float2 const p_pair = widen<T>(p[i / 2][i % 2 * 2 + r]);
           float& ds0 = weights_.at(r, first + i, 0);
           float& ds1 = weights_.at(r, first + i, 1);
-          ds0 = weight.x * (ds0 - values_[i].x);
-          ds1 = weight.y * (ds1 - values_[i].y);
+          ds0 = p_pair.x * fmaf(ds0, weight_unit, -values_[i].x);
+          ds1 = p_pair.y * fmaf(ds1, weight_unit, -values_[i].y);
           if constexpr (form == LseForm::exact) {
-            if (weight.x == 0) ds0 = 0;
-            if (weight.y == 0) ds1 = 0;
+            if (p_pair.x == 0) ds0 = 0;
+            if (p_pair.y == 0) ds1 = 0;
           }
         }
     }
@@ -271,49 +264,19 @@ private:
     if constexpr (is_v) pipe_.mail_empty(slot, warp_).wait(mail_at_.parity() ^ 1);
     std::uint32_t const staged = pipe_.mail(slot, warp_);
     __syncwarp();
-    stage(staged);
+    stage_gradient<T>(grad_, is_v ? weight_unit : params_.scale, staged, staged_panel_bytes);
     fence_shared_for_copies();
     __syncwarp();
-    if (lane_index() == 0) {
-      KeyTile const at = pipe_.read_key_tile(item_ % Pipe::key_tiles);
-#pragma unroll
-      for (int panel = 0; panel < Pipe::panels; ++panel)
-        store_box(out_tensor_, {panel * 64, at.tile * config.kv_tile + 16 * warp_, at.head, at.batch},
-                  staged + panel * staged_panel_bytes);
-      commit_stores();
-    }
-    __syncwarp();
+    KeyTile const at = pipe_.read_key_tile(item_ % Pipe::key_tiles);
+    store_gradient<head_dim>(out_tensor_, {0, at.tile * config.kv_tile + 16 * warp_, at.head, at.batch},
+                             staged, staged_panel_bytes);
     ++item_;
-  }
-
-  __device__ __forceinline__ void stage(std::uint32_t staged) const {
-    float const factor = is_v ? 1.f : params_.scale;
-    int const row = lane_index() % 16, half = lane_index() / 16;
-#pragma unroll
-    for (int i = 0; i < head_dim / 16; ++i) {
-      std::uint32_t values[4];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        int const group = 2 * i + j / 2, r = j % 2;
-        values[j] = pack_scaled(grad_.at(r, group, 0), grad_.at(r, group, 1), factor);
-      }
-      stmatrix(staged + i / 4 * staged_panel_bytes + SwizzledTile<64>::offset(row, 2 * (i % 4) + half),
-               values);
-    }
-  }
-
-  static __device__ __forceinline__ std::uint32_t pack_scaled(float low, float high, float factor) {
-    if constexpr (is_v)
-      return sparge::pack<T>(low, high);
-    else
-      return sparge::pack<T>(low * factor, high * factor);
   }
 
   /// The staged gradient has been read: its mail slot may serve again.
   __device__ __forceinline__ void reclaim_staging() {
-    if (lane_index() == 0) wait_for_store_reads();
+    wait_for_stored_gradient();
     if constexpr (!is_v) release_mail();
-    __syncwarp();
   }
 
   // ---- Hand-over -------------------------------------------------------------------------------------------------------

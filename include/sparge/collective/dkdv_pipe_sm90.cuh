@@ -151,7 +151,7 @@ private:
   static constexpr int barriers_offset = notes_offset + Queries::notes_bytes + GradOuts::notes_bytes;
   static constexpr int key_notes_offset = barriers_offset + (2 + 2 * mail_slots * warps) * 8;
   static_assert(key_notes_offset + key_tiles * 12 <= config.smem_bytes());
-  static_assert(notes_offset + BackwardConfig::barrier_bytes == config.smem_bytes());
+  static_assert(notes_offset + config.barrier_bytes() == config.smem_bytes());
 
   __device__ __forceinline__ Mbarrier barrier(int index) const {
     return Mbarrier(base_ + barriers_offset + 8 * index);

@@ -4,13 +4,14 @@
 
 #include <cstdint>
 
+#include "sparge/collective/clear_rows.cuh"
 #include "sparge/collective/column_walk.cuh"
 #include "sparge/collective/dkdv_pipe_sm90.cuh"
 #include "sparge/collective/probability_grad.cuh"
 #include "sparge/collective/tile_order.cuh"
 #include "sparge/device/tma_sm90.cuh"
 #include "sparge/device/warp.cuh"
-#include "sparge/kernel/backward_params.hpp"
+#include "sparge/plan/backward_params.hpp"
 
 namespace sparge {
 
@@ -31,23 +32,17 @@ public:
     auto tile = static_cast<std::uint32_t>(index);
     while (tile < params_.all_tiles) {
       std::uint32_t requested = 0;
-      if (is_leader()) requested = producers + atomicAdd(params_.tile_counter, 1u);
+      if (lane_index() == 0) requested = producers + atomicAdd(params_.tile_counter, 1u);
       TilePosition const at = head_major_tile(tile, params_.kv_tiles, params_.kv_heads);
-      GroupWalk walk = walk_column(at);
-      TilePlace const place = walk.next();
-      if (place.exists())
-        hand_out(at, walk, place);
-      else
-        write_empty(at);
-      tile = __shfl_sync(all_lanes, requested, 0);
+      hand_out(at);
+      tile = uniform(requested);
     }
     note_end();
   }
 
 private:
+  static constexpr int exponent = config.weight_exponent();
   static_assert(config.q_tile == 128 && config.kv_tile == 64, "a tile is a mask block");
-
-  static __device__ __forceinline__ bool is_leader() { return lane_index() == 0; }
 
   /// Of the group's first head, among those of all batch items.
   __device__ __forceinline__ std::int64_t first_head(TilePosition const& at) const {
@@ -61,37 +56,47 @@ private:
     return {words, head_words, params_.heads_per_kv_head, params_.q_blocks, 1, params_.q_blocks};
   }
 
-  __device__ __forceinline__ void hand_out(TilePosition const& at, GroupWalk& walk, TilePlace place) {
-    request_keys(at);
-    while (place.exists()) {
+  /// One call of next() alone: it is long, and all of it is compiled where it is called.
+  __device__ __forceinline__ void hand_out(TilePosition const& at) {
+    GroupWalk walk = walk_column(at);
+    TilePlace place{-1, 0};
+    while (true) {
       TilePlace const next = walk.next();
-      request_queries(at, place, !next.exists());
+      if (place.exists())
+        request_queries(at, place, !next.exists());
+      else if (next.exists())
+        request_keys(at);
+      else
+        write_empty(at);
+      if (!next.exists()) return;
       place = next;
     }
   }
 
   __device__ __forceinline__ void request_keys(TilePosition const& at) {
-    if (is_leader()) {
-      int const slot = kv_at_.slot();
+    int const slot = kv_at_.slot();
+    pipe_.kv_empty(slot).wait(kv_at_.parity() ^ 1);
+    int const token = uniform(at.tile) * config.kv_tile, head = uniform(at.head), batch = uniform(at.batch);
+    if (elect_lane()) {
       Mbarrier const full = pipe_.kv_full(slot);
-      pipe_.kv_empty(slot).wait(kv_at_.parity() ^ 1);
       pipe_.note_key_tile(key_at_.slot(), {at.batch, at.head, at.tile});
       full.arrive_expecting(2 * Pipe::kv_bytes);
 #pragma unroll
       for (int panel = 0; panel < Pipe::panels; ++panel) {
-        BoxOrigin const origin{panel * 64, at.tile * config.kv_tile, at.head, at.batch};
+        BoxOrigin const origin{panel * 64, token, head, batch};
         load_box(pipe_.k(slot) + panel * Pipe::kv_panel_bytes, tensors_.k, origin, full);
         load_box(pipe_.v(slot) + panel * Pipe::kv_panel_bytes, tensors_.v, origin, full);
       }
     }
+    __syncwarp();
     kv_at_.advance();
     key_at_.advance();
   }
 
   __device__ __forceinline__ void note_end() {
-    if (!is_leader()) return;
     int const slot = kv_at_.slot();
     pipe_.kv_empty(slot).wait(kv_at_.parity() ^ 1);
+    if (!elect_lane()) return;
     pipe_.note_key_tile(key_at_.slot(), {0, 0, -1});
     pipe_.kv_full(slot).arrive();
   }
@@ -107,18 +112,22 @@ private:
             reinterpret_cast<float4 const*>(params_.delta + row)[lane_index()]};
   }
 
-  /// Rows are loaded first: the ring is full most of the time, and then the wait for a slot hides their latency.
+  template <class Of>
+  static __device__ __forceinline__ float4 of_each(float4 const& x, Of of) {
+    return {of(x.x), of(x.y), of(x.z), of(x.w)};
+  }
+
+  /// lse and delta are brought in the form in which consumers take them. Rows are loaded first: the ring is full most of the time, and then the wait for a slot hides their latency.
   __device__ __forceinline__ void request_queries(TilePosition const& at, TilePlace place, bool is_last) {
     RowChunk rows = load_rows(at, place);
     float const largest =
         fmaxf(fmaxf(fabsf(rows.lse.x), fabsf(rows.lse.y)), fmaxf(fabsf(rows.lse.z), fabsf(rows.lse.w)));
     bool const is_exact = !__all_sync(all_lanes, largest <= steady_lse);
-    if (!is_exact) {
-      rows.lse = {hold<LseForm::steady>(rows.lse.x), hold<LseForm::steady>(rows.lse.y),
-                  hold<LseForm::steady>(rows.lse.z), hold<LseForm::steady>(rows.lse.w)};
-    }
-    BoxOrigin const origin{0, place.tile * config.q_tile, at.head * params_.heads_per_kv_head + place.head,
-                           at.batch};
+    if (!is_exact)
+      rows.lse = of_each(rows.lse, [](float lse) { return hold<LseForm::steady, exponent>(lse); });
+    rows.delta = of_each(rows.delta, [](float delta) { return delta * (1.f / (1 << exponent)); });
+    BoxOrigin const origin{0, uniform(place.tile) * config.q_tile,
+                           uniform(at.head * params_.heads_per_kv_head + place.head), uniform(at.batch)};
     request_tile(pipe_.queries(), q_at_, tensors_.q, origin, rows.lse, {is_last, is_exact});
     request_tile(pipe_.grad_outs(), grad_out_at_, tensors_.grad_out, origin, rows.delta, {is_last, is_exact});
   }
@@ -131,7 +140,7 @@ private:
     ring.empty(slot).wait(place.parity() ^ 1);
     store_shared(ring.values(slot) + 16 * lane_index(), values);
     __syncwarp();
-    if (is_leader()) {
+    if (elect_lane()) {
       Mbarrier const full = ring.full(slot);
       ring.note_step(slot, step);
       full.arrive_expecting(Ring::tile_bytes);
@@ -146,18 +155,9 @@ private:
 
   /// Keys that no query keeps never reach the consumers.
   __device__ __forceinline__ void write_empty(TilePosition const& at) {
-    clear_rows(params_.grad_k, at);
-    clear_rows(params_.grad_v, at);
-  }
-
-  __device__ __forceinline__ void clear_rows(TensorView<T> const& view, TilePosition const& at) {
-    int const first = at.tile * config.kv_tile;
-    int const rows = min(config.kv_tile, params_.kv_tokens - first);
-    constexpr int lanes_a_row = config.head_dim / 8;
-    T* const tile = view.data + at.batch * view.stride[0] + at.head * view.stride[1] + first * view.stride[2];
-    for (int row = lane_index() / lanes_a_row; row < rows; row += 32 / lanes_a_row)
-      *reinterpret_cast<uint4*>(tile + row * view.stride[2] + lane_index() % lanes_a_row * 8) =
-          make_uint4(0, 0, 0, 0);
+    int const first = at.tile * config.kv_tile, rows = min(config.kv_tile, params_.kv_tokens - first);
+    clear_rows<config.head_dim>(params_.grad_k, at, first, rows);
+    clear_rows<config.head_dim>(params_.grad_v, at, first, rows);
   }
 
   Params const& params_;

@@ -1,22 +1,23 @@
 #pragma once
-/// The consumer side of the sm90a kernel of dK and dV for short rows: one warpgroup computes both gradients of 64 keys, and
+/// The consumer side of the sm90a kernel of dK and dV at head_dim 64: one warpgroup computes both gradients of 64 keys, and
 /// P^T and dS^T never leave its registers. Two warpgroups of a thread block work on different keys.
 
 #include <cstdint>
 
 #include "sparge/collective/dkdv_team_pipe_sm90.cuh"
 #include "sparge/collective/probability_grad.cuh"
+#include "sparge/collective/store_gradient_sm90.cuh"
 #include "sparge/device/element_mask.cuh"
 #include "sparge/device/fragment.cuh"
 #include "sparge/device/swizzle.cuh"
 #include "sparge/device/tma_sm90.cuh"
 #include "sparge/device/warp.cuh"
 #include "sparge/device/wgmma_sm90.cuh"
-#include "sparge/kernel/backward_params.hpp"
+#include "sparge/plan/backward_params.hpp"
 
 namespace sparge {
 
-template <BackwardConfig config, class T, int block_groups>
+template <BackwardConfig config, class T>
 class DkdvTeamLoopSm90 {
 public:
   using Params = BackwardParams<T>;
@@ -57,7 +58,7 @@ public:
       weigh();
       release_keys();
     }
-    if (lane_index() == 0) wait_for_store_reads();
+    wait_for_stored_gradient();
   }
 
 private:
@@ -65,7 +66,7 @@ private:
   using Weights = Fragment<config.q_tile>;
   using Grad = Fragment<config.head_dim>;
   static constexpr int head_dim = config.head_dim, q_tile = config.q_tile, groups = Weights::groups;
-  static constexpr int block = block_groups;
+  static constexpr int block = 8;  ///< groups of eight queries whose lse or delta is read at once
 
   // ---- A tile of queries ---------------------------------------------------------------------------------------------
 
@@ -209,49 +210,26 @@ private:
     release_queries();
     asm volatile("bar.sync %0, 128;" ::"r"(1 + team_) : "memory");
     int const slot = item_ % 2;
-    stage(grad_k_, pipe_.k(slot), params_.scale);
-    stage(grad_v_, pipe_.v(slot), 1.f);
+    std::uint32_t const staged_k = staged(pipe_.k(slot)), staged_v = staged(pipe_.v(slot));
+    stage_gradient<T>(grad_k_, params_.scale, staged_k, Pipe::kv_panel_bytes);
+    stage_gradient<T>(grad_v_, 1.f, staged_v, Pipe::kv_panel_bytes);
     fence_shared_for_copies();
     __syncwarp();
-    if (lane_index() == 0) {
-      KeyTile const at = pipe_.read_key_tile(item_ % Pipe::key_tiles);
-#pragma unroll
-      for (int panel = 0; panel < Pipe::panels; ++panel) {
-        BoxOrigin const origin{panel * 64, at.tile * config.kv_tile + 16 * warp_, at.head, at.batch};
-        store_box(grad_k_tensor_, origin, staged(pipe_.k(slot), panel));
-        store_box(grad_v_tensor_, origin, staged(pipe_.v(slot), panel));
-      }
-      commit_stores();
-    }
-    __syncwarp();
+    KeyTile const at = pipe_.read_key_tile(item_ % Pipe::key_tiles);
+    BoxOrigin const origin{0, at.tile * config.kv_tile + 16 * warp_, at.head, at.batch};
+    store_gradient<head_dim>(grad_k_tensor_, origin, staged_k, Pipe::kv_panel_bytes);
+    store_gradient<head_dim>(grad_v_tensor_, origin, staged_v, Pipe::kv_panel_bytes);
     ++item_;
   }
 
-  __device__ __forceinline__ std::uint32_t staged(std::uint32_t tile, int panel) const {
-    return tile + panel * Pipe::kv_panel_bytes + warp_ * (16 * Pipe::panel_row_bytes);
-  }
-
-  __device__ __forceinline__ void stage(Grad const& grad, std::uint32_t tile, float factor) const {
-    int const row = lane_index() % 16, half = lane_index() / 16;
-#pragma unroll
-    for (int i = 0; i < head_dim / 16; ++i) {
-      std::uint32_t values[4];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        int const group = 2 * i + j / 2, r = j % 2;
-        values[j] = pack<T>(grad.at(r, group, 0) * factor, grad.at(r, group, 1) * factor);
-      }
-      stmatrix(staged(tile, i / 4) + SwizzledTile<64>::offset(row, 2 * (i % 4) + half), values);
-    }
+  __device__ __forceinline__ std::uint32_t staged(std::uint32_t tile) const {
+    return tile + warp_ * (16 * Pipe::panel_row_bytes);
   }
 
   /// The staged gradients of the tile before have been read.
   __device__ __forceinline__ void release_keys() {
-    if (lane_index() == 0) {
-      wait_for_store_reads();
-      pipe_.kv_empty((item_ - 1) % 2).arrive();
-    }
-    __syncwarp();
+    wait_for_stored_gradient();
+    if (lane_index() == 0) pipe_.kv_empty((item_ - 1) % 2).arrive();
   }
 
   /// Q and dO of the latest gradients.

@@ -1,5 +1,5 @@
 #pragma once
-/// What the producer warp and the warpgroup of a team share in the sm90a kernel of dK and dV for short rows.
+/// What the producer warp and the warpgroup of a team share in the sm90a kernel of dK and dV at head_dim 64.
 
 #include <cstdint>
 
@@ -22,8 +22,7 @@ public:
   static constexpr int kv_panel_bytes = config.kv_tile * panel_row_bytes, kv_bytes = panels * kv_panel_bytes;
   static constexpr int key_tiles = 4, kv_slots = 2;
   using KeyPlace = RingPosition<key_tiles>;
-  static constexpr int bytes =
-      2 * config.stages * (Queries::tile_bytes + Queries::values_bytes) + 2 * kv_slots * kv_bytes + 1024;
+  static constexpr int bytes = static_cast<int>(config.smem_bytes()) / config.teams();
 
   __device__ __forceinline__ explicit DkdvTeamPipe(std::uint32_t shared) : base_(shared) {}
 
@@ -68,6 +67,7 @@ private:
   static constexpr int barriers_offset = notes_offset + 2 * Queries::notes_bytes;
   static constexpr int key_notes_offset = barriers_offset + 2 * kv_slots * 8;
   static_assert(key_notes_offset + key_tiles * 12 <= bytes && bytes % 1024 == 0);
+  static_assert(notes_offset + config.barrier_bytes() == bytes);
 
   __device__ __forceinline__ Mbarrier barrier(int index) const {
     return Mbarrier(base_ + barriers_offset + 8 * index);

@@ -5,23 +5,18 @@
 
 #include "sparge/collective/dq_pipe_sm90.cuh"
 #include "sparge/collective/probability_grad.cuh"
+#include "sparge/collective/store_gradient_sm90.cuh"
 #include "sparge/device/element_mask.cuh"
 #include "sparge/device/fragment.cuh"
 #include "sparge/device/swizzle.cuh"
 #include "sparge/device/tma_sm90.cuh"
 #include "sparge/device/warp.cuh"
 #include "sparge/device/wgmma_sm90.cuh"
-#include "sparge/kernel/backward_params.hpp"
+#include "sparge/plan/backward_params.hpp"
 
 namespace sparge {
 
-/// What runs beside the exponentials of a tile.
-enum class DqOverlap {
-  other_warpgroup,  ///< products of the other warpgroup only
-  own_product,      ///< also this warpgroup's dP
-};
-
-template <BackwardConfig config, class T, DqOverlap overlap>
+template <BackwardConfig config, class T>
 class DqLoopSm90 {
 public:
   using Params = BackwardParams<T>;
@@ -32,8 +27,10 @@ public:
       : params_(params),
         out_tensor_(out),
         pipe_(pipe),
-        warpgroup_(warpgroup),
-        warp_(4 * warpgroup + warp_index() % 4) {}
+        warp_(4 * warpgroup + warp_index() % 4),
+        queries_(pipe.q() + warpgroup * (64 * Pipe::panel_row_bytes), 0),
+        keys_(pipe.k(0), 0),
+        summed_keys_(pipe.k(0), Pipe::kv_panel_bytes) {}
 
   /// While the rows of a tile are stored, the first products of the next one run.
   __device__ __forceinline__ void run() {
@@ -64,7 +61,7 @@ public:
       rows = next;
       differentiate(rows);
     }
-    if (lane_index() == 0) wait_for_store_reads();
+    wait_for_stored_gradient();
   }
 
 private:
@@ -96,7 +93,7 @@ private:
     int const slot = k_at_.slot();
     pipe_.k_full(slot).wait(k_at_.parity());
     step_ = pipe_.read_step(slot);
-    issue_rows(logits_, pipe_.q(), pipe_.k(slot));
+    issue_rows(logits_, queries_, keys_.advance(slot * Pipe::kv_bytes));
     k_at_.advance();
   }
 
@@ -105,26 +102,25 @@ private:
     int const slot = v_at_.slot();
     pipe_.grad_out_full().wait(grad_out_at_.parity());
     pipe_.v_full(slot).wait(v_at_.parity());
-    issue_rows(grad_weights_, pipe_.grad_out(), pipe_.v(slot));
+    issue_rows(grad_weights_, queries_.advance(Pipe::q_bytes),
+               keys_.advance((Pipe::stages + slot) * Pipe::kv_bytes));
   }
 
-  __device__ __forceinline__ void issue_rows(Fragment<config.kv_tile>& product, std::uint32_t queries,
-                                             std::uint32_t keys) const {
-    PanelDescriptor const a(queries + warpgroup_ * (64 * Pipe::panel_row_bytes), 0);
-    PanelDescriptor const b(keys, 0);
+  static __device__ __forceinline__ void issue_rows(Fragment<config.kv_tile>& product,
+                                                    PanelDescriptor queries, PanelDescriptor keys) {
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < config.head_dim / 16; ++i) {
       int const panel = i / 4, in_row = i % 4 * 32;
-      wgmma_shared<T>(product, a.advance(panel * Pipe::q_panel_bytes + in_row),
-                      b.advance(panel * Pipe::kv_panel_bytes + in_row), i > 0);
+      wgmma_shared<T>(product, queries.advance(panel * Pipe::q_panel_bytes + in_row),
+                      keys.advance(panel * Pipe::kv_panel_bytes + in_row), i > 0);
     }
     wgmma_commit();
   }
 
   /// dQ += dS K, or dQ = dS K for the first tile of a row.
   __device__ __forceinline__ void issue_grad(bool accumulates) {
-    PanelDescriptor const k(pipe_.k(used_k_at_.slot()), Pipe::kv_panel_bytes);
+    PanelDescriptor const k = summed_keys_.advance(used_k_at_.slot() * Pipe::kv_bytes);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < config.kv_tile / 16; ++i)
@@ -132,12 +128,9 @@ private:
     wgmma_commit();
   }
 
-  /// S and dP, which were issued, become dS. Q is no longer needed after the row's last S, nor dO after its last dP.
+  /// S and dP, which were issued, become dS; the exponentials run beside this warpgroup's own dP. Q is no longer needed after the row's last S, nor dO after its last dP.
   __device__ __forceinline__ void differentiate(Rows const& rows) {
-    if constexpr (overlap == DqOverlap::own_product)
-      wgmma_wait<1>();
-    else
-      wgmma_wait<0>();
+    wgmma_wait<1>();
     pin(logits_);
     row_ended_ = step_.is_last;
     if (row_ended_) arrive(pipe_.q_empty());
@@ -208,43 +201,21 @@ private:
   __device__ __forceinline__ void finish(Rows const& rows) {
     pin(grad_);
     release_k();
-    if (lane_index() == 0) wait_for_store_reads();
-    __syncwarp();
+    wait_for_stored_gradient();
 #pragma unroll
     for (int r = 0; r < 2; ++r)
       if (rows.keeps_none[r]) grad_.clear_row(r);
-    stage();
+    stage_gradient<T>(grad_, params_.scale, staged(), Pipe::q_panel_bytes);
     fence_shared_for_copies();
     __syncwarp();
-    if (lane_index() == 0) {
-      DqTile const at = pipe_.read_tile(tile_ % Pipe::tiles);
-#pragma unroll
-      for (int panel = 0; panel < Pipe::panels; ++panel)
-        store_box(out_tensor_, {panel * 64, at.tile * config.q_tile + 16 * warp_, at.head, at.batch},
-                  staged(panel));
-      commit_stores();
-    }
-    __syncwarp();
+    DqTile const at = pipe_.read_tile(tile_ % Pipe::tiles);
+    store_gradient<config.head_dim>(out_tensor_, {0, at.tile * config.q_tile + 16 * warp_, at.head, at.batch},
+                                    staged(), Pipe::q_panel_bytes);
     ++tile_;
   }
 
-  __device__ __forceinline__ std::uint32_t staged(int panel) const {
-    return pipe_.staged() + panel * Pipe::q_panel_bytes + warp_ * (16 * Pipe::panel_row_bytes);
-  }
-
-  __device__ __forceinline__ void stage() const {
-    float const scale = params_.scale;
-    int const row = lane_index() % 16, half = lane_index() / 16;
-#pragma unroll
-    for (int i = 0; i < config.head_dim / 16; ++i) {
-      std::uint32_t values[4];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        int const group = 2 * i + j / 2, r = j % 2;
-        values[j] = sparge::pack<T>(grad_.at(r, group, 0) * scale, grad_.at(r, group, 1) * scale);
-      }
-      stmatrix(staged(i / 4) + SwizzledTile<64>::offset(row, 2 * (i % 4) + half), values);
-    }
+  __device__ __forceinline__ std::uint32_t staged() const {
+    return pipe_.staged() + warp_ * (16 * Pipe::panel_row_bytes);
   }
 
   // ---- Hand-over -------------------------------------------------------------------------------------------------------
@@ -262,8 +233,8 @@ private:
   Params const& params_;
   CUtensorMap const& out_tensor_;
   Pipe pipe_;
-  int warpgroup_;
   int warp_;                                        ///< of the tile's consumers
+  PanelDescriptor queries_, keys_, summed_keys_;    ///< this warpgroup's Q, the rings of K for S and for dQ
   int tile_ = 0;                                    ///< how many tiles of rows came before the one in work
   DqStep step_;                                     ///< of the logits that were issued last
   bool row_ended_;                                  ///< dS is that of the row's last tile of keys

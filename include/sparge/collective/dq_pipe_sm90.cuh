@@ -96,7 +96,7 @@ private:
   static constexpr int steps_offset = barriers_offset + (4 + 4 * stages) * 8;
   static constexpr int tiles_offset = steps_offset + stages * 4;
   static_assert(tiles_offset + tiles * 12 <= config.smem_bytes());
-  static_assert(barriers_offset + BackwardConfig::barrier_bytes == config.smem_bytes());
+  static_assert(barriers_offset + config.barrier_bytes() == config.smem_bytes());
 
   __device__ __forceinline__ Mbarrier barrier(int index) const {
     return Mbarrier(base_ + barriers_offset + 8 * index);

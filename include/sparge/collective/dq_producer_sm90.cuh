@@ -4,13 +4,14 @@
 
 #include <cstdint>
 
+#include "sparge/collective/clear_rows.cuh"
 #include "sparge/collective/dq_pipe_sm90.cuh"
-#include "sparge/collective/forward_producer_sm90.cuh"
 #include "sparge/collective/row_walk.cuh"
 #include "sparge/collective/tile_order.cuh"
+#include "sparge/collective/tile_queue.cuh"
 #include "sparge/device/tma_sm90.cuh"
 #include "sparge/device/warp.cuh"
-#include "sparge/kernel/backward_params.hpp"
+#include "sparge/plan/backward_params.hpp"
 
 namespace sparge {
 
@@ -48,8 +49,6 @@ private:
   static constexpr int block_panel_bytes = block_tokens * Pipe::panel_row_bytes;
   static_assert(config.q_tile == 128, "a tile is a mask block");
 
-  static __device__ __forceinline__ bool is_leader() { return lane_index() == 0; }
-
   /// The rows' dO is asked for after their first keys: it is needed later, and its slot is free later.
   __device__ __forceinline__ void hand_out(TilePosition const& at, RowWalk& walk, int block) {
     request_q(at);
@@ -81,71 +80,80 @@ private:
     store_shared(pipe_.lse() + 16 * lane_index(), lse);
     store_shared(pipe_.delta() + 16 * lane_index(), delta);
     __syncwarp();
-    if (is_leader()) {
+    load_rows(pipe_.q(), tensors_.q, at, pipe_.q_full(), [&] {
       pipe_.note_tile(tile_ % Pipe::tiles, {at.batch, at.head, at.tile});
-      load_rows(pipe_.q(), tensors_.q, at, pipe_.q_full());
-    }
+    });
     q_at_.advance();
     ++tile_;
   }
 
   __device__ __forceinline__ void request_grad_out(TilePosition const& at) {
-    if (is_leader()) {
-      pipe_.grad_out_empty().wait(grad_out_at_.parity() ^ 1);
-      load_rows(pipe_.grad_out(), tensors_.grad_out, at, pipe_.grad_out_full());
-    }
+    pipe_.grad_out_empty().wait(grad_out_at_.parity() ^ 1);
+    load_rows(pipe_.grad_out(), tensors_.grad_out, at, pipe_.grad_out_full(), [] {});
     grad_out_at_.advance();
   }
 
+  /// `note` is called by the lane that asks, before it does.
+  template <class Note>
   static __device__ __forceinline__ void load_rows(std::uint32_t tile, CUtensorMap const& tensor,
-                                                   TilePosition const& at, Mbarrier full) {
-    full.arrive_expecting(Pipe::q_bytes);
+                                                   TilePosition const& at, Mbarrier full, Note note) {
+    int const token = uniform(at.tile) * config.q_tile, head = uniform(at.head), batch = uniform(at.batch);
+    if (elect_lane()) {
+      note();
+      full.arrive_expecting(Pipe::q_bytes);
 #pragma unroll
-    for (int panel = 0; panel < Pipe::panels; ++panel)
-      load_box(tile + panel * Pipe::q_panel_bytes, tensor,
-               {panel * 64, at.tile * config.q_tile, at.head, at.batch}, full);
+      for (int panel = 0; panel < Pipe::panels; ++panel)
+        load_box(tile + panel * Pipe::q_panel_bytes, tensor, {panel * 64, token, head, batch}, full);
+    }
+    __syncwarp();
   }
 
   __device__ __forceinline__ void request_k(int const (&blocks)[tile_blocks], int count, bool is_last,
                                             BoxOrigin head) {
-    if (is_leader()) {
-      int const slot = k_at_.slot();
-      int const before_last = (count - 1) * block_tokens;
-      int last_block = blocks[0];
+    int const slot = k_at_.slot();
+    int last_block = blocks[0];
 #pragma unroll
-      for (int i = 1; i < tile_blocks; ++i) last_block = i < count ? blocks[i] : last_block;
-      int const valid_keys = before_last + min(block_tokens, params_.kv_tokens - last_block * block_tokens);
-      pipe_.k_empty(slot).wait(k_at_.parity() ^ 1);
+    for (int i = 1; i < tile_blocks; ++i) last_block = i < count ? blocks[i] : last_block;
+    int const valid_keys =
+        (count - 1) * block_tokens + min(block_tokens, params_.kv_tokens - last_block * block_tokens);
+    pipe_.k_empty(slot).wait(k_at_.parity() ^ 1);
+    load_blocks(pipe_.k(slot), tensors_.k, blocks, head, pipe_.k_full(slot), [&] {
       pipe_.note_step(slot, {valid_keys, is_last});
-      load_blocks(pipe_.k(slot), tensors_.k, blocks, head, pipe_.k_full(slot));
-    }
+    });
     k_at_.advance();
   }
 
   __device__ __forceinline__ void request_v(int const (&blocks)[tile_blocks], BoxOrigin head) {
-    if (is_leader()) {
-      int const slot = v_at_.slot();
-      pipe_.v_empty(slot).wait(v_at_.parity() ^ 1);
-      load_blocks(pipe_.v(slot), tensors_.v, blocks, head, pipe_.v_full(slot));
-    }
+    int const slot = v_at_.slot();
+    pipe_.v_empty(slot).wait(v_at_.parity() ^ 1);
+    load_blocks(pipe_.v(slot), tensors_.v, blocks, head, pipe_.v_full(slot), [] {});
     v_at_.advance();
   }
 
+  template <class Note>
   static __device__ __forceinline__ void load_blocks(std::uint32_t tile, CUtensorMap const& tensor,
                                                      int const (&blocks)[tile_blocks], BoxOrigin at,
-                                                     Mbarrier full) {
-    full.arrive_expecting(Pipe::kv_bytes);
+                                                     Mbarrier full, Note note) {
+    int token[tile_blocks];
 #pragma unroll
-    for (int i = 0; i < tile_blocks; ++i)
+    for (int i = 0; i < tile_blocks; ++i) token[i] = uniform(blocks[i]) * block_tokens;
+    int const head = uniform(at.head), batch = uniform(at.batch);
+    if (elect_lane()) {
+      note();
+      full.arrive_expecting(Pipe::kv_bytes);
 #pragma unroll
-      for (int panel = 0; panel < Pipe::panels; ++panel)
-        load_box(tile + panel * Pipe::kv_panel_bytes + i * block_panel_bytes, tensor,
-                 {panel * 64, blocks[i] * block_tokens, at.head, at.batch}, full);
+      for (int i = 0; i < tile_blocks; ++i)
+#pragma unroll
+        for (int panel = 0; panel < Pipe::panels; ++panel)
+          load_box(tile + panel * Pipe::kv_panel_bytes + i * block_panel_bytes, tensor,
+                   {panel * 64, token[i], head, batch}, full);
+    }
+    __syncwarp();
   }
 
   __device__ __forceinline__ void note_end() {
-    if (!is_leader()) return;
     pipe_.q_empty().wait(q_at_.parity() ^ 1);
+    if (!elect_lane()) return;
     pipe_.note_tile(tile_ % Pipe::tiles, {0, 0, -1});
     pipe_.q_full().arrive();
   }
@@ -153,13 +161,7 @@ private:
   /// Rows that keep no key never reach the consumers.
   __device__ __forceinline__ void write_empty(TilePosition const& at) {
     int const first = at.tile * config.q_tile;
-    int const rows = min(config.q_tile, params_.q_tokens - first);
-    constexpr int lanes_a_row = config.head_dim / 8;
-    TensorView<T> const& view = params_.grad_q;
-    T* const tile = view.data + at.batch * view.stride[0] + at.head * view.stride[1] + first * view.stride[2];
-    for (int row = lane_index() / lanes_a_row; row < rows; row += 32 / lanes_a_row)
-      *reinterpret_cast<uint4*>(tile + row * view.stride[2] + lane_index() % lanes_a_row * 8) =
-          make_uint4(0, 0, 0, 0);
+    clear_rows<config.head_dim>(params_.grad_q, at, first, min(config.q_tile, params_.q_tokens - first));
   }
 
   Params const& params_;

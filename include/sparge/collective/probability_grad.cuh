@@ -19,9 +19,15 @@ enum class LseForm {
 /// The largest |lse| that is held as LseForm::steady.
 inline constexpr float steady_lse = 256;
 
-template <LseForm form>
+/// `exponent`: of the power of two that P will be carried times.
+template <LseForm form, int exponent = 0>
 __device__ __forceinline__ float hold(float lse) {
-  return form == LseForm::steady ? lse * log2_e : lse;
+  if constexpr (form == LseForm::exact)
+    return lse;
+  else if constexpr (exponent == 0)
+    return lse * log2_e;
+  else
+    return fmaf(lse, log2_e, -exponent);
 }
 
 /// One value for each row that a lane holds: two of every fragment.
@@ -43,13 +49,15 @@ struct RowValues {
   }
 };
 
-/// exp(scale * logit - lse), lse being held in the form.
-template <LseForm form>
+/// exp(scale * logit - lse) times 2^exponent, lse being held in the form for that exponent.
+template <LseForm form, int exponent = 0>
 __device__ __forceinline__ float probability(float logit, float scale, float lse) {
   if constexpr (form == LseForm::steady)
     return exp2_fast(fmaf(logit, scale * log2_e, -lse));
-  else
+  else if constexpr (exponent == 0)
     return exp2_fast(fmaf(logit, scale, -lse) * log2_e);
+  else
+    return exp2_fast(fmaf(fmaf(logit, scale, -lse), log2_e, exponent));
 }
 
 /// Rows are queries. `p` comes as logits before scaling, `ds` as dP; `lse` is held in the form.
