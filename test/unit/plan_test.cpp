@@ -7,7 +7,6 @@
 #include <tuple>
 #include <vector>
 
-#include "sparge/plan/backward_config.hpp"
 #include "sparge/plan/forward_config.hpp"
 #include "sparge/plan/mask_config.hpp"
 #include "sparge/plan/validate.hpp"
@@ -67,22 +66,6 @@ void check_sm90a(ForwardConfig const& row) {
   CHECK(row.workspace_bytes(1) == 256);
 }
 
-/// A warpgroup that loads and two that compute, whose registers fit those that a launch of so many threads gets.
-void check_sm90a(BackwardConfig const& row) {
-  CHECK(row.q_tile == 128);
-  CHECK(row.kv_tile == (row.pass == BackwardPass::dkdv ? 64 : 128));
-  CHECK(row.stages >= 2);
-  CHECK(row.threads() == 384);
-  CHECK(row.ctas_per_sm == 1);
-  if (row.teams() == 2)
-    CHECK(row.smem_bytes() % 2048 == 0);  // tiles of the second team begin at a multiple of 1024
-  CHECK(128 * row.producer_registers() + 256 * row.consumer_registers() <= 65536 / 384 / 8 * 8 * 384);
-  bool const hands_over_f16 =
-      row.pass == BackwardPass::dkdv && row.head_dim == 128 && row.dtype == ElementType::f16;
-  CHECK(row.weight_exponent() == (hands_over_f16 ? 15 : 0));
-  CHECK_FALSE(row.runs_on(ampere));
-}
-
 }  // namespace
 
 TEST_CASE("each row of the forward table is a kernel that could run") {
@@ -104,46 +87,6 @@ TEST_CASE("each row of the forward table is a kernel that could run") {
   }
   CHECK(forward_rows == static_cast<std::int32_t>(rows.size()));
   CHECK(forward_rows <= 63);  // built rows are a set of bits, which CMake computes with signed numbers
-}
-
-TEST_CASE("each row of the backward table is a kernel that could run") {
-  using Key = std::tuple<BackwardPass, Arch, ElementType, int, int, int, int, int>;
-  std::set<Key> rows;
-  for (BackwardConfig const& row : backward_table) {
-    CAPTURE(rows.size());
-    CHECK(rows.insert({row.pass, row.arch, row.dtype, row.head_dim, row.q_tile, row.kv_tile, row.stages,
-                       row.warps})
-              .second);
-    CHECK(row.q_tile % 16 == 0);
-    CHECK(row.kv_tile % 16 == 0);
-    CHECK(row.stages >= 1);
-    CHECK(row.smem_bytes() >= 4 * row.head_dim * (row.q_tile + row.kv_tile));
-    CHECK(row.fits(big));
-    if (row.arch == Arch::sm90a)
-      check_sm90a(row);
-    else
-      CHECK(row.weight_exponent() == 0);
-  }
-  CHECK(backward_rows == static_cast<std::int32_t>(rows.size()));
-  CHECK(backward_rows < 64);  // built rows are a 64-bit set
-}
-
-TEST_CASE("every promised problem has a kernel of both backward passes on every promised device") {
-  for (BackwardPass pass : {BackwardPass::dkdv, BackwardPass::dq})
-    for (ElementType type : {ElementType::bf16, ElementType::f16})
-      for (std::int32_t head_dim : {64, 128})
-        for (std::int32_t q_block : {64, 128})
-          for (std::int32_t kv_block : {64, 128})
-            for (Device const& device : {big, ampere, small}) {
-              AttentionProblem const p = problem_of(head_dim, q_block, kv_block);
-              std::int32_t const row = choose_backward(pass, type, p, device);
-              CAPTURE(name_of(type), head_dim, q_block, kv_block, device.shared_bytes_per_block, row);
-              REQUIRE(row >= 0);
-              BackwardConfig const& config = backward_table[row];
-              CHECK(config.pass == pass);
-              CHECK(config.serves(type, p));
-              CHECK(config.fits(device));
-            }
 }
 
 TEST_CASE("every promised problem has a kernel on every promised device") {
@@ -185,12 +128,6 @@ TEST_CASE(
             bool const is_big_hopper = device.capability() == 90 && device.shared_bytes_per_block == 232448;
             bool const wanted = has_code && is_big_hopper && q_block == 128 && kv_block == 64;
             CHECK((forward_table[row].arch == Arch::sm90a) == wanted);
-            for (BackwardPass pass : {BackwardPass::dkdv, BackwardPass::dq}) {
-              std::int32_t const backward =
-                  choose_backward(pass, type, problem_of(head_dim, q_block, kv_block), device);
-              REQUIRE(backward >= 0);
-              CHECK((backward_table[backward].arch == Arch::sm90a) == wanted);
-            }
           }
 }
 
@@ -215,27 +152,6 @@ TEST_CASE("a launch of a kernel for 9.0a is as large as the GPU or as the work")
   Device unknown = big;
   unknown.sm_count = 0;  // filled by hand, and forgotten
   CHECK(two_teams.blocks(1000000, unknown) == 1);
-  BackwardConfig one_team{BackwardPass::dkdv, Arch::sm90a, ElementType::bf16, 128, 128, 64, 3, 12, 1};
-  REQUIRE(one_team.teams() == 1);
-  CHECK(one_team.blocks(3, big) == 3);
-  CHECK(one_team.blocks(1000000, big) == 132);
-  BackwardConfig short_rows{BackwardPass::dkdv, Arch::sm90a, ElementType::bf16, 64, 128, 64, 2, 12, 1};
-  REQUIRE(short_rows.teams() == 2);
-  CHECK(short_rows.blocks(3, big) == 2);
-  CHECK(short_rows.blocks(0, big) == 0);
-  CHECK(short_rows.blocks(1000000, unknown) == 1);
-}
-
-TEST_CASE("scratch of backward has counters of tiles where there is a tile") {
-  auto const bytes_of = [](AttentionProblem const& p) {
-    Carver carver;
-    BackwardScratch::lay_out(carver, p);
-    return carver.bytes();
-  };
-  CHECK(bytes_of({2, 3, 1, 128, 64, 64}) == 2 * 6 * 128 * 4 + 256);
-  CHECK(bytes_of({1, 1, 1, 0, 64, 64}) == 256);
-  CHECK(bytes_of({1, 1, 1, 0, 0, 64}) == 0);
-  CHECK(bytes_of({0, 1, 1, 128, 64, 64}) == 0);
 }
 
 TEST_CASE("what a descriptor of the copy engine cannot hold is refused by its axis") {
