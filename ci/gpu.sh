@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # gpu.sh STAGE: runs a stage on a machine with a GPU and writes OUT/record.STAGE.json.
-#   test              every test; one that needs a GPU may not be skipped
+#   test              every test of the floors and every other one that needs a GPU; none may be skipped
 #   sanitize [TOOL..] the tests tagged [sanitize] under compute-sanitizer: memcheck racecheck initcheck synccheck
 #   fuzz              the tests tagged [fuzz], again and again with new seeds, for FUZZ_SECONDS
 #   bench             the benchmark programs
 #   merge [FOLDER..]  joins the records of these sources (default: OUT) into docs/gpu_record.json; needs no GPU
 # Environment: OUT (default out), SPARGE_ARCHS (default 90a), FUZZ_SECONDS (default 240), SANITIZE_SECONDS (a tool's limit
-# per program, default 100). A stage ends within 8 minutes.
+# per program, default 100). A stage ends within 8 minutes; whole logs stay in build-gpu/logs, what failed comes to OUT.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."
@@ -14,7 +14,8 @@ out=${OUT:-out}
 build="build-gpu"
 stage=${1:-}
 [ $# -gt 0 ] && shift
-mkdir -p "$out"
+logs=$build/logs
+mkdir -p "$out" "$logs"
 
 sources=$(bash ci/source_hash.sh)
 cuda=$(dirname "$(dirname "$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)")")
@@ -23,7 +24,7 @@ export PATH="$cuda/bin:$PATH"
 
 # build_targets TARGET...: `all` for everything.
 build_targets() {
-  local log=$out/build.$stage.log
+  local log=$logs/build.$stage.log
   { cmake --preset gpu "-DSPARGE_ARCHS=${SPARGE_ARCHS:-90a}" && cmake --build --preset gpu --target "$@"; } >"$log" 2>&1 || {
     tail -n 60 "$log"
     exit 1
@@ -45,27 +46,63 @@ record() {
 tagged() {
   local program
   for program in "$build"/bin/*_tests; do
-    "$program" --list-tests "$1" 2>/dev/null | grep -qE '^[1-9][0-9]* (matching )?test case' && echo "$program"
+    if grep -qE '^[1-9][0-9]* (matching )?test case' <<<"$("$program" --list-tests "$1" 2>/dev/null)"; then echo "$program"; fi
   done
-  return 0
 }
 
+# run_floor NAME PROGRAM [ARGUMENTS]: a test program, or a part of it, as a whole: a process for each test would spend minutes on
+# starting CUDA. Its log is logs/NAME.log.
+run_floor() {
+  local name=$1
+  shift
+  timeout 300 "$@" >"$logs/$name.log" 2>&1 || echo "$name failed or took more than 300 s" >>"$logs/failed.txt"
+}
+
+# count_cases KIND: of all floors, from the last lines that Catch2 writes: "All tests passed (A assertions in N test cases)", or
+# "test cases: N | P passed | F failed | S skipped".
+count_cases() {
+  local kind=$1
+  grep -hE '^(All tests passed|test cases:)' "$logs"/*_tests*.log | awk -v kind="$kind" '
+    /^All tests passed/ { if (kind == "passed") for (i = 1; i <= NF; ++i) if ($i == "in") n += $(i + 1) }
+    /^test cases:/ { for (i = 2; i <= NF; ++i) if ($i == kind) n += $(i - 1) }
+    END { print n + 0 }'
+}
+
+# Every test of the floors, and the others that need a GPU. What else needs none is of ci/test.sh.
 run_tests() {
+  rm -f "$logs"/*
   build_targets all
-  local status=0 tests failed skipped
-  ctest --test-dir "$build" -j 8 --timeout 200 --output-on-failure --no-tests=error \
-    --output-junit "$PWD/$build/tests.xml" >"$out/tests.log" 2>&1 || status=1
-  grep -E 'Failed|Timeout|Skipped|tests passed' "$out/tests.log" | tail -n 60
+  local program name shard shards=4
+  for program in "$build"/bin/*_tests; do
+    name=$(basename "$program")
+    if [ "$name" = op_tests ] && grep -q -- --shard-count <<<"$("$program" --help)"; then
+      for shard in $(seq 0 $((shards - 1))); do
+        run_floor "$name.$shard" "$program" --shard-count $shards --shard-index "$shard" &
+      done
+    else
+      run_floor "$name" "$program" &
+    fi
+  done
+  ctest --test-dir "$build" -L gpu -E '^(unit|device|op|property|contract):' -j 4 --timeout 200 --output-on-failure \
+    --no-tests=error --output-junit "$PWD/$build/tests.xml" >"$logs/ctest.log" 2>&1 || echo "ctest failed" >>"$logs/failed.txt"
+  wait
   count() { grep -m1 -oE "\b$1=\"[0-9]+\"" "$build/tests.xml" | grep -oE '[0-9]+'; }
-  tests=$(count tests) failed=$(count failures) skipped=$(count skipped)
-  record "{\"passed\": $((tests - failed - skipped)), \"failed\": $failed, \"skipped\": $skipped}"
-  [ "$skipped" -eq 0 ] || status=1
-  return $status
+  local tests failed skipped
+  failed=$(($(count failures) + $(count_cases failed))) skipped=$(($(count skipped) + $(count_cases skipped)))
+  tests=$(($(count tests) - $(count failures) - $(count skipped) + $(count_cases passed)))
+  local log
+  for log in "$logs"/*_tests*.log "$logs/ctest.log"; do
+    grep -qE '^All tests passed|100% tests passed' "$log" || { echo "== $log"; tail -n 80 "$log"; }
+  done >"$out/test.log"
+  grep -hE 'FAILED:' "$logs"/*_tests*.log | sort | uniq -c | head -n 40 || true
+  record "{\"passed\": $tests, \"failed\": $failed, \"skipped\": $skipped}"
+  [ ! -s "$logs/failed.txt" ] || { cat "$logs/failed.txt"; return 1; }
+  [ "$skipped" -eq 0 ]
 }
 
 # Names of kernels that the [sanitize] tests launch, against those that the library holds.
 count_kernels() {
-  local programs=$1 library=$out/kernels.built.txt launched=$out/kernels.launched.txt program
+  local programs=$1 library=$logs/kernels.built.txt launched=$logs/kernels.launched.txt program
   g++ -shared -fPIC -std=c++17 -I"$cuda/include" -I"$cuda/extras/CUPTI/include" ci/launched_kernels.cpp \
     -o "$build/liblaunched_kernels.so" -L"$cuda/lib64" -L"$cuda/lib" -L"$cuda/extras/CUPTI/lib64" -lcupti \
     -Wl,-rpath,"$cuda/lib64:$cuda/lib:$cuda/extras/CUPTI/lib64"
@@ -81,9 +118,9 @@ count_kernels() {
   comm -13 "$launched" "$library" | c++filt | sed 's/^/no [sanitize] test launches /' >&2
 }
 
-# sanitize TOOL PROGRAMS KERNELS: prints the tool's entry of the record. Its log stays in OUT.
+# sanitize TOOL PROGRAMS KERNELS: prints the tool's entry of the record. What it found, each kind once, goes to OUT/sanitize.log.
 sanitize() {
-  local tool=$1 programs=$2 kernels=$3 log=$out/$1.log program status=0 hazards
+  local tool=$1 programs=$2 kernels=$3 log=$logs/$1.log program status=0 hazards
   : >"$log"
   # Outputs and scratch start uninitialised for the tool that looks for reads of such memory, and poisoned for the others.
   unset SPARGE_INITCHECK
@@ -93,6 +130,10 @@ sanitize() {
       >>"$log" 2>&1 || status=$?
   done
   hazards=$(grep -oE '(ERROR|RACECHECK) SUMMARY: [0-9]+' "$log" | awk '{ n += $3 } END { print n + 0 }')
+  {
+    echo "== $tool"
+    grep -vE 'Saved host|Host Frame' "$log" | sed -E 's/(thread|block) \([0-9,]*\)/\1/g; s/0x[0-9a-f]+ is/ADDRESS is/' | sort | uniq -c | sort -rn | head -n 60
+  } >>"$out/sanitize.log"
   local summaries
   summaries=$(grep -cE '(ERROR|RACECHECK) SUMMARY' "$log" || true)
   if [ "$status" -eq 0 ] && [ "$hazards" -eq 0 ] && [ "$summaries" -eq "$(wc -w <<<"$programs")" ]; then
@@ -109,13 +150,14 @@ run_sanitize() {
   programs=$(tagged "[sanitize]")
   [ -n "$programs" ] || { echo "no test is tagged [sanitize]" >&2; exit 1; }
   count_kernels "$programs" || true # a machine without CUPTI still records the verdicts, with 0 kernels, and fails
-  kernels=$(wc -l <"$out/kernels.launched.txt")
+  kernels=$(wc -l <"$logs/kernels.launched.txt")
+  rm -f "$out/sanitize.log"
   for tool in "$@"; do
     result=$(jq -s 'add' <<<"$result $(sanitize "$tool" "$programs" "$kernels")")
   done
-  record "$(jq --argjson built "$(wc -l <"$out/kernels.built.txt")" '. + {kernels_built: $built}' <<<"$result")"
+  record "$(jq --argjson built "$(wc -l <"$logs/kernels.built.txt")" '. + {kernels_built: $built}' <<<"$result")"
   jq -e '[.[] | objects | select(.verdict != "clean")] | length == 0' <<<"$result" >/dev/null &&
-    [ "$kernels" -gt 0 ] && cmp -s "$out/kernels.launched.txt" "$out/kernels.built.txt"
+    [ "$kernels" -gt 0 ] && cmp -s "$logs/kernels.launched.txt" "$logs/kernels.built.txt"
 }
 
 run_fuzz() {
@@ -126,9 +168,9 @@ run_fuzz() {
   local first=$seed end=$((SECONDS + ${FUZZ_SECONDS:-240}))
   while [ $SECONDS -lt $end ] && [ $failed -eq 0 ]; do
     for program in $programs; do
-      timeout 180 "$program" "[fuzz]" --rng-seed "$seed" >"$out/fuzz.log" 2>&1 || {
+      timeout 180 "$program" "[fuzz]" --rng-seed "$seed" >"$logs/fuzz.log" 2>&1 || {
         failed=1
-        echo "$program fails with --rng-seed $seed:" && tail -n 40 "$out/fuzz.log"
+        echo "$program fails with --rng-seed $seed:" && tail -n 40 "$logs/fuzz.log"
       }
     done
     rounds=$((rounds + 1)) seed=$((seed + 1))

@@ -15,9 +15,11 @@ public:
   /// Uploads `host`, padding included.
   explicit DeviceTensor(HostTensor<T> const& host) : host_(host), buffer_(host.storage()) {}
 
-  /// Poisoned, for an output.
+  /// Poisoned, for an output. Always: initcheck does not see what the copy engine writes, and would report its download.
   DeviceTensor(Shape const& shape, Shape const& stride)
-      : host_(shape, stride), buffer_(static_cast<std::int64_t>(host_.storage().size())) {}
+      : host_(shape, stride), buffer_(static_cast<std::int64_t>(host_.storage().size())) {
+    buffer_.fill_bytes(GuardedMemory::poison_byte);
+  }
   explicit DeviceTensor(Shape const& shape, Layout layout = Layout::bhnd)
       : DeviceTensor(shape, strides_of(layout, shape)) {}
 

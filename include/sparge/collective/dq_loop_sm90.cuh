@@ -93,6 +93,7 @@ private:
     int const slot = k_at_.slot();
     pipe_.k_full(slot).wait(k_at_.parity());
     step_ = pipe_.read_step(slot);
+    __syncwarp();  // all lanes have read it before one releases the slot
     issue_rows(logits_, queries_, keys_.advance(slot * Pipe::kv_bytes));
     k_at_.advance();
   }
@@ -192,8 +193,10 @@ private:
       rows.delta[r] = __int_as_float(load_shared(pipe_.delta() + 4 * row));
       rows.keeps_none[r] = lse.of[0][r] == infinity();
     }
-    rows.is_exact = lse.hold_lse() == LseForm::exact;
+    rows.is_exact = !__all_sync(all_lanes, lse.allows_steady());
+    if (!rows.is_exact) lse.hold_steady();
     rows.lse[0] = lse.of[0][0], rows.lse[1] = lse.of[0][1];
+    __syncwarp();  // all lanes have read them before one releases Q
     return rows;
   }
 

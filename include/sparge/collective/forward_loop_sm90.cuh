@@ -162,6 +162,7 @@ private:
     int const slot = k_at_.slot();
     pipe_.kv_full(slot).wait(k_at_.parity());
     step_ = pipe_.read_step(slot);
+    __syncwarp();  // all lanes have read it before one returns the slot
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < config.head_dim / 16; ++i) {
@@ -261,6 +262,7 @@ private:
     int const slot = q_at_.slot();
     pipe_.q_full(slot).wait(q_at_.parity());
     ForwardWork const work = pipe_.read_work(slot);
+    __syncwarp();  // all lanes have read it before one returns the slot
     if (!work.is_tile()) {
       arrive(pipe_.q_empty(slot));
       q_at_.advance();

@@ -35,16 +35,26 @@ template <int fragments>
 struct RowValues {
   float of[fragments][2];
 
-  /// lse of the warp's rows, in the form that all of them allow, which is returned. A NaN stays one in either.
-  __device__ __forceinline__ LseForm hold_lse() {
+  /// Whether |lse| of this lane's rows allows the steady form. A NaN, which stays one in either, does.
+  __device__ __forceinline__ bool allows_steady() const {
     float largest = 0;
 #pragma unroll
     for (int f = 0; f < fragments; ++f) largest = fmaxf(largest, fmaxf(fabsf(of[f][0]), fabsf(of[f][1])));
-    if (!__all_sync(all_lanes, largest <= steady_lse)) return LseForm::exact;
+    return largest <= steady_lse;
+  }
+
+  __device__ __forceinline__ void hold_steady() {
 #pragma unroll
     for (int f = 0; f < fragments; ++f)
 #pragma unroll
       for (int r = 0; r < 2; ++r) of[f][r] = hold<LseForm::steady>(of[f][r]);
+  }
+
+  /// lse of the thread block's rows, in the form that all of them allow, which is returned: of the whole block, since what
+  /// depends on it has barriers. Called by all threads.
+  __device__ __forceinline__ LseForm hold_lse() {
+    if (__syncthreads_and(allows_steady()) == 0) return LseForm::exact;
+    hold_steady();
     return LseForm::steady;
   }
 };
