@@ -38,16 +38,26 @@ forward_rows() {
   done
 }
 
+# backward_bytes PASS ARCH HEAD_DIM Q_TILE KV_TILE STAGES, as BackwardConfig::smem_bytes()
+backward_bytes() {
+  case "$1 $2 $3" in
+    "dq sm80 "*) echo $((4 * $3 * ($4 + $6 * $5))) ;;
+    "dkdv sm80 "*) echo $((4 * $3 * $5 + 4 * $4 * $5 + $6 * (4 * $3 * $4 + 8 * $4))) ;;
+    "dq sm90a "*) echo $((2 * $3 * (3 * $4 + 2 * $6 * $5) + 8 * $4 + 512)) ;;
+    "dkdv sm90a 64") echo $((2 * (2 * $6 * (2 * $3 * $4 + 4 * $4) + 8 * $3 * $5 + 1024))) ;;
+    "dkdv sm90a 128") echo $(((2 * $6 - 1) * (2 * $3 * $4 + 4 * $4) + 4 * $4 * $5 + 4 * $3 * $5 + 512)) ;;
+  esac
+}
+
 backward_rows() {
-  local bytes
+  local bytes mask_blocks
   echo "| pass | architecture | element | head_dim | tile: query x key | stages | shared memory | mask blocks: query; key |"
   echo "|---|---|---|---|---|---|---|---|"
   parsed backward_table.inc | while read -r pass arch dtype head_dim q kv stages _; do
-    case $pass in
-      dq) bytes=$((4 * head_dim * (q + stages * kv))) ;;
-      dkdv) bytes=$((4 * head_dim * kv + 4 * q * kv + stages * (4 * head_dim * q + 8 * q))) ;;
-    esac
-    echo "| $pass | $arch | $dtype | $head_dim | $q x $kv | $stages | $(((bytes + 1023) / 1024)) KiB | $(blocks "$q"); $(blocks "$kv") |"
+    bytes=$(backward_bytes "$pass" "$arch" "$head_dim" "$q" "$kv" "$stages")
+    mask_blocks="$(blocks "$q"); $(blocks "$kv")"
+    [ "$arch" != sm90a ] || mask_blocks="128; 64"
+    echo "| $pass | $arch | $dtype | $head_dim | $q x $kv | $stages | $(((bytes + 1023) / 1024)) KiB | $mask_blocks |"
   done
 }
 

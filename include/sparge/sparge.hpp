@@ -195,7 +195,7 @@ struct BackwardPlan {
   PlanOptions
       options;  ///< force_kernel is an index of supported_backward_kernel(); the other pass is chosen as ever
   std::int32_t dkdv_kernel = -1, dq_kernel = -1;  ///< the chosen ones, see supported_backward_kernel()
-  /// batch * heads * 8 bytes a query token, rounded up: tokens to 128, each of two pieces to 256 bytes.
+  /// batch * heads * 8 bytes a query token, rounded up: tokens to 128, each of two pieces to 256 bytes. And 256 bytes.
   std::size_t workspace_bytes = 0;
 };
 

@@ -84,6 +84,30 @@ TEST_CASE("Each backward kernel can be forced where it serves and leaves the oth
   }
 }
 
+TEST_CASE("a backward kernel for 9.0 is refused by name on another GPU and for other mask blocks") {
+  AttentionProblem const p{1, 1, 1, 300, 300, 128};
+  for (std::int32_t index = 0; index < supported_backward_kernels(); ++index) {
+    KernelInfo info{};
+    if (!supported_backward_kernel(index, &info)) continue;
+    if (std::string(info.name).find(" sm90a ") == std::string::npos) continue;
+    if (info.dtype != ElementType::bf16 || info.head_dim != p.head_dim) continue;
+    CAPTURE(info.name);
+    PlanOptions options;
+    options.force_kernel = index;
+    BackwardPlan<bfloat16> plan;
+    must(plan_backward(p, big_device(), options, &plan));
+    check_refused(plan_backward(p, small_device(), options, &plan), not_built("options.force_kernel", index));
+    Device other = big_device();
+    other.capability_major = 10;
+    CHECK_FALSE(
+        plan_backward(p, other, options, &plan).ok());  // by device.capability in a build for 9.0a alone
+    AttentionProblem blocks = p;
+    blocks.kv_block = 128;
+    check_refused(plan_backward(blocks, big_device(), options, &plan),
+                  not_built("options.force_kernel", index));
+  }
+}
+
 TEST_CASE("An index past the table of backward kernels is refused") {
   std::int32_t const kernels = supported_backward_kernels();
   KernelInfo info{"kept", ElementType::bf16, 1, 2, 3};

@@ -44,13 +44,13 @@ template <class T>
 void launch_every_backward_kernel(int head_dim) {
   GradientCase c{{{1, 2, 1, 130, 200, head_dim}}};
   c.with_grad_lse = true;
-  for (int block : {128, 64}) {
-    c.forward.problem.q_block = block;
-    c.forward.problem.kv_block = block;
+  for (int q_block : {128, 64}) {
+    c.forward.problem.q_block = q_block;
+    c.forward.problem.kv_block = 192 - q_block;  // 128 by 64 is for every kernel
     GradientInputs<T> const inputs = make_gradient_inputs<T>(c);
     GradientTruth const truth = truth_of(inputs);
     for (std::int32_t kernel : backward_kernels_for<T>(c.forward.problem, test_device())) {
-      CAPTURE(kernel, head_dim, block);
+      CAPTURE(kernel, head_dim, q_block);
       GradientChoices choices;
       choices.options.force_kernel = kernel;
       check_gradients(truth, run_backward(inputs, choices));

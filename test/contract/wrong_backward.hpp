@@ -64,6 +64,42 @@ void add_backward_aliases(WrongCalls<BackwardCall<T>>& wrong) {
   wrong.add_alias("workspace.data", [](Call& c) { c.args.lse = static_cast<float*>(c.workspace.data); });
 }
 
+inline bool is_for_sm90a(std::int32_t row) {
+  KernelInfo info{};
+  must(supported_backward_kernel(row, &info));
+  return std::string(info.name).find(" sm90a ") != std::string::npos;
+}
+
+/// What kernels for 9.0 refuse beyond the others: strides that descriptors cannot hold, and another GPU.
+template <class T>
+void add_wrong_backward_for_sm90a(WrongCalls<BackwardCall<T>>& wrong) {
+  using Call = BackwardCall<T>;
+  BackwardPlan<T> const& plan = wrong.right().plan;
+  if (!is_for_sm90a(plan.dkdv_kernel) || !is_for_sm90a(plan.dq_kernel)) return;
+  std::int64_t const far = std::int64_t{1} << 39;  // elements of two bytes
+  auto const add_far = [&](char const* field, auto reach) {
+    Refusal refusal = not_built(field, far);
+    refusal.axis = 0;
+    wrong.add(field + std::string(" of 2^40 bytes"), refusal, [=](Call& c) { reach(c).stride[0] = far; });
+  };
+  add_far(
+      "q.stride", [](Call & c) -> auto& { return c.args.q; });
+  add_far(
+      "k.stride", [](Call & c) -> auto& { return c.args.k; });
+  add_far(
+      "v.stride", [](Call & c) -> auto& { return c.args.v; });
+  add_far(
+      "grad_out.stride", [](Call & c) -> auto& { return c.args.grad_out; });
+  add_far(
+      "grad_q.stride", [](Call & c) -> auto& { return c.args.grad_q; });
+  add_far(
+      "grad_k.stride", [](Call & c) -> auto& { return c.args.grad_k; });
+  add_far(
+      "grad_v.stride", [](Call & c) -> auto& { return c.args.grad_v; });
+  wrong.add("a plan edited to another GPU", invalid("plan.dkdv_kernel", plan.dkdv_kernel),
+            [](Call& c) { c.plan.device.capability_major = 8; });
+}
+
 template <class T>
 void add_wrong_backward_plans(WrongCalls<BackwardCall<T>>& wrong, BackwardPlan<T> const& plan) {
   using Call = BackwardCall<T>;
@@ -85,8 +121,11 @@ void add_wrong_backward_plans(WrongCalls<BackwardCall<T>>& wrong, BackwardPlan<T
             [](Call& c) { c.plan.problem.kv_tokens -= 1; });
   wrong.add("a plan edited to another head_dim", invalid("plan.dkdv_kernel", dkdv),
             [](Call& c) { c.plan.problem.head_dim = c.plan.problem.head_dim == 64 ? 128 : 64; });
-  wrong.add("a plan edited to smaller query blocks than its tile", invalid("plan.dq_kernel", dq),
-            [](Call& c) { c.plan.problem.q_block = 64; });
+  // Tiles of the portable kernels of dK and dV are 64 queries.
+  wrong.add(
+      "a plan edited to smaller query blocks than its tile",
+      is_for_sm90a(plan.dkdv_kernel) ? invalid("plan.dkdv_kernel", dkdv) : invalid("plan.dq_kernel", dq),
+      [](Call& c) { c.plan.problem.q_block = 64; });
   wrong.add("a plan edited to a causal order", not_built("problem.order", 1),
             [](Call& c) { c.plan.problem.order = TokenOrder::causal_bottom_right; });
   std::int64_t const need = static_cast<std::int64_t>(plan.workspace_bytes);
@@ -102,6 +141,7 @@ WrongCalls<BackwardCall<T>> wrong_backward_calls(BackwardCall<T> const& right) {
   WrongCalls<BackwardCall<T>> wrong(right);
   detail::add_wrong_backward_arguments(wrong);
   detail::add_backward_aliases(wrong);
+  detail::add_wrong_backward_for_sm90a(wrong);
   detail::add_wrong_backward_plans(wrong, right.plan);
   return wrong;
 }

@@ -123,13 +123,19 @@ TEMPLATE_TEST_CASE("Gradients do not depend on the mask blocks where the same pa
   SKIP_WITHOUT_GPU();
   GradientInputs<TestType> inputs = make_gradient_inputs<TestType>({{{1, 2, 2, 300, 400, 64}}});
   AttentionProblem& p = inputs.forward.problem;
+  p.kv_block = 128;
+  BackwardPlan<TestType> plan;
+  must(plan_backward(p, test_device(), {}, &plan));
+  GradientChoices choices;
+  choices.options.force_kernel =
+      plan.dkdv_kernel;  // of the kernels chosen for other blocks, sums may be in another order
   auto const with_blocks = [&](int q_block, int kv_block) {
     p.q_block = q_block, p.kv_block = kv_block;
     inputs.forward.mask = make_mask(p, [&](auto, auto h, auto i, auto j) {
       return (i * q_block / 128 + j * kv_block / 128 + h) % 2 == 0;
     });
     set_forward_results(inputs);
-    GradientOutput<TestType> const output = run_backward(inputs);
+    GradientOutput<TestType> const output = run_backward(inputs, choices);
     return std::pair(element_bits(output.grad_k), element_bits(output.grad_v));
   };
   auto const wanted = with_blocks(128, 128);
@@ -153,7 +159,7 @@ TEST_CASE("U12 the workspace of backward grows with the tokens and with nothing 
     must(plan_backward(p, device, {}, &plan));
     auto const least = static_cast<std::size_t>(40 * 8 * ((tokens + 127) / 128 * 128));
     CHECK(plan.workspace_bytes >= least);
-    CHECK(plan.workspace_bytes <= least + 2 * 256);
+    CHECK(plan.workspace_bytes <= least + 3 * 256);
     bytes[i] = plan.workspace_bytes;
   }
   CHECK(static_cast<double>(bytes[1]) <= 2.1 * static_cast<double>(bytes[0]));

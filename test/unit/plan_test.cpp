@@ -7,7 +7,6 @@
 #include <tuple>
 #include <vector>
 
-#include "sparge/plan/backward_config.hpp"
 #include "sparge/plan/forward_config.hpp"
 #include "sparge/plan/mask_config.hpp"
 #include "sparge/plan/validate.hpp"
@@ -88,42 +87,6 @@ TEST_CASE("each row of the forward table is a kernel that could run") {
   }
   CHECK(forward_rows == static_cast<std::int32_t>(rows.size()));
   CHECK(forward_rows <= 63);  // built rows are a set of bits, which CMake computes with signed numbers
-}
-
-TEST_CASE("each row of the backward table is a kernel that could run") {
-  using Key = std::tuple<BackwardPass, Arch, ElementType, int, int, int, int, int>;
-  std::set<Key> rows;
-  for (BackwardConfig const& row : backward_table) {
-    CAPTURE(rows.size());
-    CHECK(rows.insert({row.pass, row.arch, row.dtype, row.head_dim, row.q_tile, row.kv_tile, row.stages,
-                       row.warps})
-              .second);
-    CHECK(row.q_tile % 16 == 0);
-    CHECK(row.kv_tile % 16 == 0);
-    CHECK(row.stages >= 1);
-    CHECK(row.smem_bytes() >= 4 * row.head_dim * (row.q_tile + row.kv_tile));
-    CHECK(row.fits(big));
-  }
-  CHECK(backward_rows == static_cast<std::int32_t>(rows.size()));
-  CHECK(backward_rows < 64);  // built rows are a 64-bit set
-}
-
-TEST_CASE("every promised problem has a kernel of both backward passes on every promised device") {
-  for (BackwardPass pass : {BackwardPass::dkdv, BackwardPass::dq})
-    for (ElementType type : {ElementType::bf16, ElementType::f16})
-      for (std::int32_t head_dim : {64, 128})
-        for (std::int32_t q_block : {64, 128})
-          for (std::int32_t kv_block : {64, 128})
-            for (Device const& device : {big, ampere, small}) {
-              AttentionProblem const p = problem_of(head_dim, q_block, kv_block);
-              std::int32_t const row = choose_backward(pass, type, p, device);
-              CAPTURE(name_of(type), head_dim, q_block, kv_block, device.shared_bytes_per_block, row);
-              REQUIRE(row >= 0);
-              BackwardConfig const& config = backward_table[row];
-              CHECK(config.pass == pass);
-              CHECK(config.serves(type, p));
-              CHECK(config.fits(device));
-            }
 }
 
 TEST_CASE("every promised problem has a kernel on every promised device") {

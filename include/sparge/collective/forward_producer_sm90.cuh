@@ -3,9 +3,10 @@
 
 #include <cstdint>
 
+#include "sparge/collective/clear_rows.cuh"
 #include "sparge/collective/forward_pipe_sm90.cuh"
 #include "sparge/collective/row_walk.cuh"
-#include "sparge/collective/tile_order.cuh"
+#include "sparge/collective/tile_queue.cuh"
 #include "sparge/device/math.cuh"
 #include "sparge/device/tma_sm90.cuh"
 #include "sparge/device/warp.cuh"
@@ -15,58 +16,6 @@ namespace sparge {
 
 struct ForwardTensors {
   CUtensorMap q, k, v, out;
-};
-
-/// The mask row of a query tile, where a tile is a mask block.
-template <class Params>
-__device__ __forceinline__ std::uint32_t const* row_of(Params const& params, int batch, int head, int tile) {
-  std::int64_t const row = (std::int64_t{batch} * params.heads + head) * params.q_blocks + tile;
-  return params.mask + row * params.row_words;
-}
-
-/// Tiles in head-major order, each to the first producer that asks. The index of a tile is asked for two tiles ahead and its
-/// first mask words one tile ahead, so that neither is waited for.
-template <class Params>
-class TileQueue {
-public:
-  __device__ __forceinline__ TileQueue(Params const& params, int first, int producers)
-      : params_(params), producers_(producers), index_(first) {
-    request();
-    prefetch_row();
-  }
-
-  __device__ __forceinline__ bool is_empty() const {
-    return index_ >= static_cast<std::uint32_t>(params_.all_tiles);
-  }
-  __device__ __forceinline__ TilePosition position() const { return at_; }
-
-  /// The mask row of position(), after which the queue moves on.
-  __device__ __forceinline__ RowWalk take() {
-    RowWalk const walk({row_}, params_.kv_blocks, word_);
-    index_ = __shfl_sync(all_lanes, requested_, 0);
-    request();
-    prefetch_row();
-    return walk;
-  }
-
-private:
-  __device__ __forceinline__ void request() {
-    if (lane_index() == 0) requested_ = producers_ + atomicAdd(params_.tile_counter, 1u);
-  }
-
-  __device__ __forceinline__ void prefetch_row() {
-    if (is_empty()) return;
-    at_ = head_major_tile(index_, params_.q_tiles, params_.heads);
-    row_ = row_of(params_, at_.batch, at_.head, at_.tile);
-    word_ = RowWords{row_}.load(0, params_.kv_blocks);
-  }
-
-  Params const& params_;
-  std::uint32_t producers_, index_;
-  std::uint32_t requested_ = 0;  ///< in lane 0
-  TilePosition at_{0, 0, 0};
-  std::uint32_t const* row_ = nullptr;
-  std::uint32_t word_ = 0;
 };
 
 template <ForwardConfig config, class T>
@@ -279,14 +228,7 @@ private:
   __device__ __forceinline__ void write_empty(TilePosition const& at) {
     int const first = at.tile * config.q_tile;
     int const rows = min(config.q_tile, params_.q_tokens - first);
-    constexpr int lanes_a_row = config.head_dim / 8;
-    TensorView<T> const& out = params_.out;
-    T* const rows_of_tile =
-        out.data + at.batch * out.stride[0] + at.head * out.stride[1] + first * out.stride[2];
-#pragma unroll 1
-    for (int row = lane_index() / lanes_a_row; row < rows; row += 32 / lanes_a_row)
-      *reinterpret_cast<uint4*>(rows_of_tile + row * out.stride[2] + lane_index() % lanes_a_row * 8) =
-          make_uint4(0, 0, 0, 0);
+    clear_rows<config.head_dim>(params_.out, at, first, rows);
     if (params_.lse == nullptr) return;
     float* const lse =
         params_.lse + (std::int64_t{at.batch} * params_.heads + at.head) * params_.q_tokens + first;

@@ -19,9 +19,15 @@ enum class LseForm {
 /// The largest |lse| that is held as LseForm::steady.
 inline constexpr float steady_lse = 256;
 
-template <LseForm form>
+/// `exponent`: of the power of two that P will be carried times.
+template <LseForm form, int exponent = 0>
 __device__ __forceinline__ float hold(float lse) {
-  return form == LseForm::steady ? lse * log2_e : lse;
+  if constexpr (form == LseForm::exact)
+    return lse;
+  else if constexpr (exponent == 0)
+    return lse * log2_e;
+  else
+    return fmaf(lse, log2_e, -exponent);
 }
 
 /// One value for each row that a lane holds: two of every fragment.
@@ -29,30 +35,41 @@ template <int fragments>
 struct RowValues {
   float of[fragments][2];
 
-  /// lse of the thread block's rows, in the form that all of them allow, which is returned: of the whole block, since what
-  /// depends on it has barriers. Called by all threads. A NaN stays one in either.
-  __device__ __forceinline__ LseForm hold_lse() {
+  /// Whether |lse| of this lane's rows allows the steady form. A NaN, which stays one in either, does.
+  __device__ __forceinline__ bool allows_steady() const {
     float largest = 0;
 #pragma unroll
     for (int f = 0; f < fragments; ++f) largest = fmaxf(largest, fmaxf(fabsf(of[f][0]), fabsf(of[f][1])));
-    // By warps first: with the block's vote alone, the compiler spills in the loops that depend on it.
-    bool const is_warp_steady = __all_sync(all_lanes, largest <= steady_lse);
-    if (__syncthreads_and(is_warp_steady) == 0) return LseForm::exact;
+    return largest <= steady_lse;
+  }
+
+  __device__ __forceinline__ void hold_steady() {
 #pragma unroll
     for (int f = 0; f < fragments; ++f)
 #pragma unroll
       for (int r = 0; r < 2; ++r) of[f][r] = hold<LseForm::steady>(of[f][r]);
+  }
+
+  /// lse of the thread block's rows, in the form that all of them allow, which is returned: of the whole block, since what
+  /// depends on it has barriers. Called by all threads.
+  __device__ __forceinline__ LseForm hold_lse() {
+    // By warps first: with the block's vote alone, the compiler spills in the loops that depend on it.
+    bool const is_warp_steady = __all_sync(all_lanes, allows_steady());
+    if (__syncthreads_and(is_warp_steady) == 0) return LseForm::exact;
+    hold_steady();
     return LseForm::steady;
   }
 };
 
-/// exp(scale * logit - lse), lse being held in the form.
-template <LseForm form>
+/// exp(scale * logit - lse) times 2^exponent, lse being held in the form for that exponent.
+template <LseForm form, int exponent = 0>
 __device__ __forceinline__ float probability(float logit, float scale, float lse) {
   if constexpr (form == LseForm::steady)
     return exp2_fast(fmaf(logit, scale * log2_e, -lse));
-  else
+  else if constexpr (exponent == 0)
     return exp2_fast(fmaf(logit, scale, -lse) * log2_e);
+  else
+    return exp2_fast(fmaf(fmaf(logit, scale, -lse), log2_e, exponent));
 }
 
 /// Rows are queries. `p` comes as logits before scaling, `ds` as dP; `lse` is held in the form.

@@ -302,4 +302,71 @@ __device__ __forceinline__ void wgmma_registers<float16, 128>(Fragment<128>& d, 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits()), "r"(static_cast<int>(accumulates)));
 }
 
+/// D = A B, or D += A B where `accumulates`: A in registers and B in K-major panels.
+template <class T, int columns>
+__device__ __forceinline__ void wgmma_registers_k_major(Fragment<columns>& d, std::uint32_t const (&a)[4],
+                                                        PanelDescriptor b, bool accumulates);
+
+template <>
+__device__ __forceinline__ void wgmma_registers_k_major<bfloat16, 128>(Fragment<128>& d,
+                                                                       std::uint32_t const (&a)[4],
+                                                                       PanelDescriptor b, bool accumulates) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+      "{%64, %65, %66, %67}, %68, p, 1, 1, 0;\n}\n"
+      : "+f"(d.value[0][0]), "+f"(d.value[0][1]), "+f"(d.value[0][2]), "+f"(d.value[0][3]),
+        "+f"(d.value[1][0]), "+f"(d.value[1][1]), "+f"(d.value[1][2]), "+f"(d.value[1][3]),
+        "+f"(d.value[2][0]), "+f"(d.value[2][1]), "+f"(d.value[2][2]), "+f"(d.value[2][3]),
+        "+f"(d.value[3][0]), "+f"(d.value[3][1]), "+f"(d.value[3][2]), "+f"(d.value[3][3]),
+        "+f"(d.value[4][0]), "+f"(d.value[4][1]), "+f"(d.value[4][2]), "+f"(d.value[4][3]),
+        "+f"(d.value[5][0]), "+f"(d.value[5][1]), "+f"(d.value[5][2]), "+f"(d.value[5][3]),
+        "+f"(d.value[6][0]), "+f"(d.value[6][1]), "+f"(d.value[6][2]), "+f"(d.value[6][3]),
+        "+f"(d.value[7][0]), "+f"(d.value[7][1]), "+f"(d.value[7][2]), "+f"(d.value[7][3]),
+        "+f"(d.value[8][0]), "+f"(d.value[8][1]), "+f"(d.value[8][2]), "+f"(d.value[8][3]),
+        "+f"(d.value[9][0]), "+f"(d.value[9][1]), "+f"(d.value[9][2]), "+f"(d.value[9][3]),
+        "+f"(d.value[10][0]), "+f"(d.value[10][1]), "+f"(d.value[10][2]), "+f"(d.value[10][3]),
+        "+f"(d.value[11][0]), "+f"(d.value[11][1]), "+f"(d.value[11][2]), "+f"(d.value[11][3]),
+        "+f"(d.value[12][0]), "+f"(d.value[12][1]), "+f"(d.value[12][2]), "+f"(d.value[12][3]),
+        "+f"(d.value[13][0]), "+f"(d.value[13][1]), "+f"(d.value[13][2]), "+f"(d.value[13][3]),
+        "+f"(d.value[14][0]), "+f"(d.value[14][1]), "+f"(d.value[14][2]), "+f"(d.value[14][3]),
+        "+f"(d.value[15][0]), "+f"(d.value[15][1]), "+f"(d.value[15][2]), "+f"(d.value[15][3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits()), "r"(static_cast<int>(accumulates)));
+}
+
+template <>
+__device__ __forceinline__ void wgmma_registers_k_major<float16, 128>(Fragment<128>& d,
+                                                                      std::uint32_t const (&a)[4],
+                                                                      PanelDescriptor b, bool accumulates) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+      "{%64, %65, %66, %67}, %68, p, 1, 1, 0;\n}\n"
+      : "+f"(d.value[0][0]), "+f"(d.value[0][1]), "+f"(d.value[0][2]), "+f"(d.value[0][3]),
+        "+f"(d.value[1][0]), "+f"(d.value[1][1]), "+f"(d.value[1][2]), "+f"(d.value[1][3]),
+        "+f"(d.value[2][0]), "+f"(d.value[2][1]), "+f"(d.value[2][2]), "+f"(d.value[2][3]),
+        "+f"(d.value[3][0]), "+f"(d.value[3][1]), "+f"(d.value[3][2]), "+f"(d.value[3][3]),
+        "+f"(d.value[4][0]), "+f"(d.value[4][1]), "+f"(d.value[4][2]), "+f"(d.value[4][3]),
+        "+f"(d.value[5][0]), "+f"(d.value[5][1]), "+f"(d.value[5][2]), "+f"(d.value[5][3]),
+        "+f"(d.value[6][0]), "+f"(d.value[6][1]), "+f"(d.value[6][2]), "+f"(d.value[6][3]),
+        "+f"(d.value[7][0]), "+f"(d.value[7][1]), "+f"(d.value[7][2]), "+f"(d.value[7][3]),
+        "+f"(d.value[8][0]), "+f"(d.value[8][1]), "+f"(d.value[8][2]), "+f"(d.value[8][3]),
+        "+f"(d.value[9][0]), "+f"(d.value[9][1]), "+f"(d.value[9][2]), "+f"(d.value[9][3]),
+        "+f"(d.value[10][0]), "+f"(d.value[10][1]), "+f"(d.value[10][2]), "+f"(d.value[10][3]),
+        "+f"(d.value[11][0]), "+f"(d.value[11][1]), "+f"(d.value[11][2]), "+f"(d.value[11][3]),
+        "+f"(d.value[12][0]), "+f"(d.value[12][1]), "+f"(d.value[12][2]), "+f"(d.value[12][3]),
+        "+f"(d.value[13][0]), "+f"(d.value[13][1]), "+f"(d.value[13][2]), "+f"(d.value[13][3]),
+        "+f"(d.value[14][0]), "+f"(d.value[14][1]), "+f"(d.value[14][2]), "+f"(d.value[14][3]),
+        "+f"(d.value[15][0]), "+f"(d.value[15][1]), "+f"(d.value[15][2]), "+f"(d.value[15][3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits()), "r"(static_cast<int>(accumulates)));
+}
+
 }  // namespace sparge

@@ -9,6 +9,8 @@
 #include "sparge/collective/store.cuh"
 #include "sparge/collective/tile_order.cuh"
 #include "sparge/kernel/backward_params.hpp"
+#include "sparge/kernel/launch.cuh"
+#include "sparge/plan/refuse.hpp"
 
 namespace sparge {
 
@@ -21,6 +23,11 @@ public:
   using Loop = DkdvLoopSm80<config, T>;
   static constexpr int threads = config.threads(), ctas_per_sm = config.ctas_per_sm;
   static constexpr std::int64_t most_smem_bytes = config.smem_bytes();
+
+  static Status enqueue(Params const& params, std::int64_t blocks, cudaStream_t stream) noexcept {
+    return launch_result("dK and dV kernel",
+                         launch<BackwardDkdv>(params, blocks, config.smem_bytes(), stream));
+  }
 
   static __device__ __forceinline__ void run(Params const& params, unsigned char* smem) {
     TilePosition const at = head_major_tile(blockIdx.x, params.kv_tiles, params.kv_heads);

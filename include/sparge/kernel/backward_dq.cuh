@@ -8,6 +8,8 @@
 #include "sparge/collective/store.cuh"
 #include "sparge/collective/tile_order.cuh"
 #include "sparge/kernel/backward_params.hpp"
+#include "sparge/kernel/launch.cuh"
+#include "sparge/plan/refuse.hpp"
 
 namespace sparge {
 
@@ -20,6 +22,10 @@ public:
   using Loop = DqLoopSm80<config, T>;
   static constexpr int threads = config.threads(), ctas_per_sm = config.ctas_per_sm;
   static constexpr std::int64_t most_smem_bytes = config.smem_bytes();
+
+  static Status enqueue(Params const& params, std::int64_t blocks, cudaStream_t stream) noexcept {
+    return launch_result("dQ kernel", launch<BackwardDq>(params, blocks, config.smem_bytes(), stream));
+  }
 
   static __device__ __forceinline__ void run(Params const& params, unsigned char* smem) {
     TilePosition const at = head_major_tile(blockIdx.x, params.q_tiles, params.heads);

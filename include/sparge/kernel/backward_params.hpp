@@ -1,5 +1,5 @@
 #pragma once
-/// What the backward kernels are given, and their launches. Host code sees only this.
+/// The launches of the backward kernels. Host code sees only this.
 
 #include <driver_types.h>
 
@@ -7,23 +7,11 @@
 #include <type_traits>
 
 #include "sparge/core/element.hpp"
-#include "sparge/core/tensor_view.hpp"
+#include "sparge/core/status.hpp"
 #include "sparge/plan/backward_config.hpp"
+#include "sparge/plan/backward_params.hpp"
 
 namespace sparge {
-
-// ---- Delta: what both passes need of every query row ---------------------------------------------------------------
-
-template <class T>
-struct BackwardDeltaParams {
-  TensorView<T const> out, grad_out;
-  float const* lse = nullptr;       ///< [batch, heads, q_tokens]
-  float const* grad_lse = nullptr;  ///< likewise, or null for zeros
-  float* delta = nullptr;           ///< out, [batch, heads, padded_rows]
-  float* row_lse = nullptr;  ///< out, likewise: lse, with +inf where a row keeps no key and past the last row
-  std::int64_t heads = 0, all_heads = 0;
-  std::int32_t q_tokens = 0, padded_rows = 0, head_dim = 0;
-};
 
 /// Query rows that a thread block of delta takes.
 inline constexpr std::int32_t delta_rows = 64;
@@ -32,30 +20,13 @@ inline constexpr std::int32_t delta_rows = 64;
 template <class T>
 cudaError_t launch_backward_delta(BackwardDeltaParams<T> const& params, cudaStream_t stream) noexcept;
 
-// ---- The two passes ------------------------------------------------------------------------------------------------
-
-template <class T>
-struct BackwardParams {
-  TensorView<T const> q, k, v, grad_out;
-  TensorView<T> grad_q, grad_k, grad_v;
-  float const* delta = nullptr;         ///< [batch, heads, padded_rows]
-  float const* row_lse = nullptr;       ///< likewise, natural logarithm
-  std::uint32_t const* mask = nullptr;  ///< [batch, heads, q_blocks, row_words]
-  float scale = 0;
-  std::int32_t q_tokens = 0, kv_tokens = 0, padded_rows = 0;
-  std::int32_t q_blocks = 0, kv_blocks = 0, row_words = 0;
-  std::int32_t heads = 0, kv_heads = 0, heads_per_kv_head = 0;
-  std::int32_t q_tiles = 0, kv_tiles = 0, q_tiles_per_block = 0,
-               kv_tiles_per_block = 0;  ///< of the pass's row
-};
-
 template <int row>
 using backward_element =
     std::conditional_t<backward_table[row].dtype == ElementType::bf16, bfloat16, float16>;
 
 /// Enqueues row `row` of the table over `blocks` thread blocks. Defined in kernel/backward.cuh, one instance a translation unit.
 template <int row>
-cudaError_t launch_backward(BackwardParams<backward_element<row>> const& params, std::int64_t blocks,
-                            cudaStream_t stream) noexcept;
+Status launch_backward(BackwardParams<backward_element<row>> const& params, std::int64_t blocks,
+                       cudaStream_t stream) noexcept;
 
 }  // namespace sparge

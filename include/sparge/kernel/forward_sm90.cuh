@@ -54,7 +54,12 @@ public:
   static Status enqueue(ForwardParams<T> const& forward, std::int64_t blocks, cudaStream_t stream) noexcept {
     if (blocks == 0) return {};
     Params params{{}, forward};
-    if (Status const status = encode(params); !status.ok()) return status;
+    TensorMaps maps(forward.out.data);
+    maps.add("q", forward.q, config.q_tile, &params.tensors.q);
+    maps.add("k", forward.k, 64, &params.tensors.k);
+    maps.add("v", forward.v, 64, &params.tensors.v);
+    maps.add("out", forward.out, 16, &params.tensors.out);
+    if (!maps.status().ok()) return maps.status();
     PendingError const pending;
     cudaError_t const error = cudaMemsetAsync(forward.tile_counter, 0, sizeof *forward.tile_counter, stream);
     if (error != cudaSuccess) return cuda_failure("workspace.data", pending.take_back(error));
@@ -77,22 +82,6 @@ private:
     if (team >= teams) return;
     ForwardProducerSm90<config, T> producer(params.forward, params.tensors, pipe_of(smem, team));
     producer.run(static_cast<int>(blockIdx.x) * teams + team, static_cast<int>(gridDim.x) * teams);
-  }
-
-  static Status encode(Params& params) noexcept {
-    ForwardParams<T> const& forward = params.forward;
-    PendingError const pending;
-    Status status;
-    auto const add = [&](char const* field, auto const& view, int box_tokens, CUtensorMap* map) {
-      if (status.ok())
-        status = launch_result(field,
-                               pending.take_back(encode_tensor_map(view, box_tokens, forward.out.data, map)));
-    };
-    add("q", forward.q, config.q_tile, &params.tensors.q);
-    add("k", forward.k, 64, &params.tensors.k);
-    add("v", forward.v, 64, &params.tensors.v);
-    add("out", forward.out, 16, &params.tensors.out);
-    return status;
   }
 };
 

@@ -8,8 +8,11 @@
 #include <type_traits>
 
 #include "sparge/core/element.hpp"
+#include "sparge/core/pending_error.hpp"
+#include "sparge/core/status.hpp"
 #include "sparge/core/tensor_view.hpp"
 #include "sparge/kernel/driver_function.cuh"
+#include "sparge/plan/refuse.hpp"
 
 namespace sparge {
 
@@ -53,5 +56,27 @@ cudaError_t encode_tensor_map(TensorView<T> const& view, std::uint32_t box_token
   if (result == CUDA_ERROR_INVALID_CONTEXT && make_context_current()) result = run();
   return static_cast<cudaError_t>(result);  // the runtime gives errors of the driver the same numbers
 }
+
+/// Encodes the descriptors of a launch, up to the first that fails, and leaves no error behind.
+class TensorMaps {
+public:
+  /// `placeholder`: memory of the call, for views without elements.
+  explicit TensorMaps(void* placeholder) : placeholder_(placeholder) {}
+
+  template <class T>
+  void add(char const* field, TensorView<T> const& view, std::uint32_t box_tokens,
+           CUtensorMap* map) noexcept {
+    if (!status_.ok()) return;
+    cudaError_t const error = encode_tensor_map(view, box_tokens, placeholder_, map);
+    status_ = launch_result(field, pending_.take_back(error));
+  }
+
+  Status const& status() const { return status_; }
+
+private:
+  void* placeholder_;
+  PendingError pending_;
+  Status status_;
+};
 
 }  // namespace sparge

@@ -18,17 +18,17 @@ inline constexpr KernelTable<BackwardConfig> backward_kernels{
     backward_table, backward_rows, &is_backward_built, "must be less than supported_backward_kernels()"};
 
 template <class T, int row>
-cudaError_t launch_backward_row(BackwardParams<T> const& params, std::int64_t blocks, cudaStream_t stream) {
+Status launch_backward_row(BackwardParams<T> const& params, std::int64_t blocks, cudaStream_t stream) {
   if constexpr (is_backward_built(row) && std::is_same_v<backward_element<row>, T>)
     return launch_backward<row>(params, blocks, stream);
   else
-    return cudaErrorInvalidDeviceFunction;  // a plan never chooses such a row
+    return cuda_failure("plan", cudaErrorInvalidDeviceFunction);  // a plan never chooses such a row
 }
 
 template <class T, int... rows>
-cudaError_t launch_backward_any(int row, BackwardParams<T> const& params, std::int64_t blocks,
-                                cudaStream_t stream, std::integer_sequence<int, rows...>) {
-  using Launch = cudaError_t (*)(BackwardParams<T> const&, std::int64_t, cudaStream_t);
+Status launch_backward_any(int row, BackwardParams<T> const& params, std::int64_t blocks, cudaStream_t stream,
+                           std::integer_sequence<int, rows...>) {
+  using Launch = Status (*)(BackwardParams<T> const&, std::int64_t, cudaStream_t);
   static constexpr Launch launches[] = {&launch_backward_row<T, rows>...};
   return launches[row](params, blocks, stream);
 }
@@ -42,11 +42,18 @@ BackwardDeltaParams<T> backward_delta_params(AttentionProblem const& p, Backward
           args.grad_lse,
           scratch.delta,
           scratch.lse,
+          scratch.tile_counters,
           p.heads,
           p.batch * p.heads,
           static_cast<std::int32_t>(p.q_tokens),
           static_cast<std::int32_t>(BackwardScratch::padded_rows(p)),
           p.head_dim};
+}
+
+/// What a pass writes, in tiles of its row, over all heads.
+inline std::int64_t count_backward_tiles(AttentionProblem const& p, BackwardConfig const& config) {
+  if (config.pass == BackwardPass::dkdv) return p.batch * p.kv_heads * ceil_div(p.kv_tokens, config.kv_tile);
+  return p.batch * p.heads * ceil_div(p.q_tokens, config.q_tile);
 }
 
 /// Of the pass that `config` is a row of.
@@ -69,6 +76,8 @@ BackwardParams<T> backward_params(AttentionProblem const& p, BackwardArgs<T> con
   params.kv_tiles = static_cast<std::int32_t>(ceil_div(p.kv_tokens, config.kv_tile));
   params.q_tiles_per_block = p.q_block / config.q_tile;
   params.kv_tiles_per_block = p.kv_block / config.kv_tile;
+  params.all_tiles = static_cast<std::uint32_t>(count_backward_tiles(p, config));
+  if (scratch.tile_counters) params.tile_counter = scratch.tile_counters + static_cast<int>(config.pass);
   return params;
 }
 
@@ -89,10 +98,11 @@ inline std::size_t backward_workspace_bytes(AttentionProblem const& p) {
 
 template <class T>
 Status validate_backward_row(char const* field, BackwardPass pass, std::int32_t row,
-                             AttentionProblem const& p) {
+                             BackwardPlan<T> const& plan) {
   bool const is_row =
       row >= 0 && row < backward_rows && is_backward_built(row) && backward_table[row].pass == pass;
-  if (!is_row || !backward_table[row].serves(element_type_of<T>, p))
+  if (!is_row || !backward_table[row].serves(element_type_of<T>, plan.problem) ||
+      !backward_table[row].runs_on(plan.device))
     return refuse(field, "must be the kernel that plan_backward chose for plan.problem", row);
   return {};
 }
@@ -115,13 +125,34 @@ Status validate_backward_views(AttentionProblem const& p, BackwardArgs<T> const&
   return keys({"grad_v.data", "grad_v.shape", "grad_v.stride"}, args.grad_v, Access::write);
 }
 
+/// What the copy engine of sm90a kernels cannot reach though 64-bit offsets can, of what each pass touches.
+template <class T>
+Status validate_backward_boxes(BackwardPlan<T> const& plan, BackwardArgs<T> const& args) {
+  bool const copies_dkdv = backward_table[plan.dkdv_kernel].arch == Arch::sm90a,
+             copies_dq = backward_table[plan.dq_kernel].arch == Arch::sm90a;
+  auto const check = [](bool copies, char const* field, auto const& view) {
+    // To force a kernel would change one pass alone.
+    return copies
+               ? validate_box_strides(field, view, "sm90a kernels take less than 2^40 bytes; copy the tensor")
+               : Status{};
+  };
+  SPARGE_TRY(check(copies_dkdv || copies_dq, "q.stride", args.q));
+  SPARGE_TRY(check(copies_dkdv || copies_dq, "k.stride", args.k));
+  SPARGE_TRY(check(copies_dkdv || copies_dq, "v.stride", args.v));
+  SPARGE_TRY(check(copies_dkdv || copies_dq, "grad_out.stride", args.grad_out));
+  SPARGE_TRY(check(copies_dkdv, "grad_k.stride", args.grad_k));
+  SPARGE_TRY(check(copies_dkdv, "grad_v.stride", args.grad_v));
+  return check(copies_dq, "grad_q.stride", args.grad_q);
+}
+
 template <class T>
 Status validate_backward(BackwardPlan<T> const& plan, BackwardArgs<T> const& args, Workspace workspace) {
   AttentionProblem const& p = plan.problem;
   SPARGE_TRY(validate_problem(p));
-  SPARGE_TRY(validate_backward_row<T>("plan.dkdv_kernel", BackwardPass::dkdv, plan.dkdv_kernel, p));
-  SPARGE_TRY(validate_backward_row<T>("plan.dq_kernel", BackwardPass::dq, plan.dq_kernel, p));
+  SPARGE_TRY(validate_backward_row<T>("plan.dkdv_kernel", BackwardPass::dkdv, plan.dkdv_kernel, plan));
+  SPARGE_TRY(validate_backward_row<T>("plan.dq_kernel", BackwardPass::dq, plan.dq_kernel, plan));
   SPARGE_TRY(validate_backward_views(p, args));
+  SPARGE_TRY(validate_backward_boxes(plan, args));
   SPARGE_TRY(validate_pointer("lse", args.lse, p.batch * p.q_tokens));
   if (args.grad_lse) {
     SPARGE_TRY(validate_pointer("grad_lse", args.grad_lse, p.batch * p.q_tokens));
@@ -152,14 +183,12 @@ Status check_backward_arguments(BackwardPlan<T> const& plan, BackwardArgs<T> con
 }
 
 template <class T>
-Status enqueue_pass(char const* name, AttentionProblem const& p, BackwardArgs<T> const& args,
-                    BackwardScratch const& scratch, std::int32_t row, cudaStream_t stream) {
+Status enqueue_pass(BackwardPlan<T> const& plan, BackwardArgs<T> const& args, BackwardScratch const& scratch,
+                    std::int32_t row, cudaStream_t stream) {
   BackwardConfig const& config = backward_table[row];
-  BackwardParams<T> const params = backward_params(p, args, scratch, config);
-  std::int64_t const blocks = config.pass == BackwardPass::dkdv ? p.batch * p.kv_heads * params.kv_tiles
-                                                                : p.batch * p.heads * params.q_tiles;
-  return launch_result(name, launch_backward_any(row, params, blocks, stream,
-                                                 std::make_integer_sequence<int, backward_rows>{}));
+  return launch_backward_any(row, backward_params(plan.problem, args, scratch, config),
+                             config.blocks(count_backward_tiles(plan.problem, config), plan.device), stream,
+                             std::make_integer_sequence<int, backward_rows>{});
 }
 
 }  // namespace detail
@@ -192,8 +221,8 @@ Status backward(BackwardPlan<T> const& plan, BackwardArgs<T> const& args, Worksp
   BackwardScratch const scratch = BackwardScratch::lay_out(carver, p);
   SPARGE_TRY(launch_result("delta kernel",
                            launch_backward_delta(detail::backward_delta_params(p, args, scratch), stream)));
-  SPARGE_TRY(detail::enqueue_pass("dK and dV kernel", p, args, scratch, plan.dkdv_kernel, stream));
-  return detail::enqueue_pass("dQ kernel", p, args, scratch, plan.dq_kernel, stream);
+  SPARGE_TRY(detail::enqueue_pass(plan, args, scratch, plan.dkdv_kernel, stream));
+  return detail::enqueue_pass(plan, args, scratch, plan.dq_kernel, stream);
 }
 
 }  // namespace sparge

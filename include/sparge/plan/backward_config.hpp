@@ -22,7 +22,7 @@ struct BackwardConfig {
   ElementType dtype;
   std::int32_t head_dim;
   std::int32_t q_tile, kv_tile;  ///< tokens that a thread block computes at a time
-  std::int32_t stages;           ///< visited tiles in shared memory: the one in work, the others in flight
+  std::int32_t stages;           ///< visited tiles in shared memory: those in work and those in flight
   std::int32_t warps;
   std::int32_t ctas_per_sm;  ///< thread blocks that must fit on an SM for the row to be worth choosing
 
@@ -31,11 +31,36 @@ struct BackwardConfig {
 
   /// dkdv: K and V tiles, P^T and dS^T, then `stages` of Q and dO tiles, then `stages` of lse and delta.
   /// dq: Q and dO tiles, then `stages` of K and V tiles.
+  /// sm90a: see sm90a_smem_bytes().
   constexpr std::int64_t smem_bytes() const {
+    if (arch == Arch::sm90a) return sm90a_smem_bytes();
     std::int64_t const q_and_grad_out = 2 * q_tile * row_bytes(), k_and_v = 2 * kv_tile * row_bytes();
     if (pass == BackwardPass::dq) return q_and_grad_out + stages * k_and_v;
     std::int64_t const p_and_ds = 2 * kv_tile * 2 * q_tile, lse_and_delta = 2 * q_tile * 4;
     return k_and_v + p_and_ds + stages * (q_and_grad_out + lse_and_delta);
+  }
+
+  /// sm90a: the first warpgroup loads, and two compute: as one team, of dkdv one dV and one dK of the same keys, of dq half of
+  /// the query rows each; or, for dkdv at head_dim 64, as two teams, each with both gradients of keys of its own.
+  constexpr std::int32_t teams() const { return pass == BackwardPass::dkdv && head_dim == 64 ? 2 : 1; }
+
+  /// sm90a: what the loading warpgroup keeps of its registers, and what each computing one then has.
+  static constexpr std::int32_t producer_registers() { return 40; }
+  static constexpr std::int32_t consumer_registers() { return 232; }
+
+  /// sm90a: P that goes from one warpgroup to another is rounded before dS is made of it. In f16 it is carried times 2^15, so that
+  /// what is small beside P <= 1 is not subnormal; bf16 has the range of f32.
+  constexpr std::int32_t weight_exponent() const {
+    bool const hands_over = arch == Arch::sm90a && pass == BackwardPass::dkdv && teams() == 1;
+    return hands_over && dtype == ElementType::f16 ? 15 : 0;
+  }
+
+  /// Thread blocks of a launch over so many tiles. sm90a blocks take tiles until there are none.
+  constexpr std::int64_t blocks(std::int64_t tiles, Device const& device) const {
+    if (arch == Arch::sm80) return tiles;
+    std::int64_t const sms = device.sm_count > 0 ? device.sm_count : 1, resident = sms * ctas_per_sm,
+                       needed = (tiles + teams() - 1) / teams();
+    return needed < resident ? needed : resident;
   }
 
   constexpr bool serves(ElementType type, AttentionProblem const& p) const {
@@ -43,19 +68,38 @@ struct BackwardConfig {
   }
 
   /// A tile lies inside one mask block, so any whole number of tiles a block will do; 128 is the largest block tested.
+  /// sm90a tiles are one query block by one key block, or by two of any place in the row.
   constexpr bool serves_blocks(std::int32_t q_block, std::int32_t kv_block) const {
+    if (arch == Arch::sm90a) return q_block == 128 && kv_block == 64;
     return (q_block == 64 || q_block == 128) && (kv_block == 64 || kv_block == 128) &&
            q_block % q_tile == 0 && kv_block % kv_tile == 0;
   }
 
-  /// Every row is sm80.
-  constexpr bool is_for(Device const& device) const { return device.capability() >= 80; }
+  constexpr bool runs_on(Device const& device) const {
+    return is_for(device) && smem_bytes() <= device.shared_bytes_per_block;
+  }
 
-  constexpr bool runs_on(Device const& device) const { return smem_bytes() <= device.shared_bytes_per_block; }
+  constexpr bool is_for(Device const& device) const {
+    return arch == Arch::sm80 ? device.capability() >= 80 : device.capability() == 90;
+  }
 
   /// Whether as many thread blocks fit an SM as the row is made for. Each takes 1 KB of shared memory for the system.
   constexpr bool fits(Device const& device) const {
     return runs_on(device) && ctas_per_sm * (smem_bytes() + 1024) <= device.shared_bytes_per_sm;
+  }
+
+  /// sm90a: of the barriers and notes of a team.
+  constexpr std::int32_t barrier_bytes() const { return teams() == 2 ? 1024 : 512; }
+
+private:
+  /// dq: Q, dO and a staging tile for dQ, `stages` of K and of V, lse and delta. dkdv: `stages` of Q with lse, one fewer of dO
+  /// with delta, P^T twice, K and V; in two teams for each `stages` of both, and two of K and V. Then barriers and notes.
+  constexpr std::int64_t sm90a_smem_bytes() const {
+    std::int64_t const q_bytes = q_tile * row_bytes(), kv_bytes = kv_tile * row_bytes(), values = q_tile * 4;
+    if (pass == BackwardPass::dq) return 3 * q_bytes + 2 * stages * kv_bytes + 2 * values + barrier_bytes();
+    if (teams() == 2) return teams() * (2 * stages * (q_bytes + values) + 4 * kv_bytes + barrier_bytes());
+    return (2 * stages - 1) * (q_bytes + values) + 2 * (2 * kv_tile * q_tile) + 2 * kv_bytes +
+           barrier_bytes();
   }
 };
 
@@ -77,7 +121,9 @@ inline constexpr char const* backward_names[] = {
 
 inline constexpr std::int32_t backward_rows = sizeof(backward_table) / sizeof(backward_table[0]);
 
-constexpr bool is_backward_built(std::int32_t row) { return built::backward_rows >> row & 1; }
+constexpr bool is_backward_built(std::int32_t row) {
+  return (built::backward_rows >> row & 1) && has_kernels_of(backward_table[row].arch, built::targets);
+}
 
 /// The first built row of a pass that serves the problem and fits the device, or -1.
 constexpr std::int32_t choose_backward(BackwardPass pass, ElementType type, AttentionProblem const& p,
@@ -94,19 +140,24 @@ constexpr std::int32_t choose_backward(BackwardPass pass, ElementType type, Atte
 struct BackwardScratch {
   static constexpr std::int32_t row_tile = 128;  ///< a multiple of every q_tile
 
-  float* delta = nullptr;  ///< [batch, heads, padded q_tokens]: rowsum(dO * O) - dLSE
-  float* lse = nullptr;    ///< likewise; +inf for rows that keep no key
+  float* delta = nullptr;                  ///< [batch, heads, padded q_tokens]: rowsum(dO * O) - dLSE
+  float* lse = nullptr;                    ///< likewise; +inf for rows that keep no key
+  std::uint32_t* tile_counters = nullptr;  ///< one a pass, for sm90a; null where neither has a tile
 
   static constexpr std::int64_t padded_rows(AttentionProblem const& p) {
     return ceil_div(p.q_tokens, row_tile) * row_tile;
   }
 
-  /// batch * heads * 8 bytes a padded query row, each of the two pieces rounded up to 256 bytes.
+  static constexpr std::int32_t passes = 2;
+
+  /// batch * heads * 8 bytes a padded query row, each of the two pieces rounded up to 256 bytes, and 256 bytes.
   static BackwardScratch lay_out(Carver& carver, AttentionProblem const& p) {
     BackwardScratch scratch;
     std::int64_t const heads = p.batch * p.heads;
     scratch.delta = carver.take<float>(heads * padded_rows(p));
     scratch.lse = carver.take<float>(heads * padded_rows(p));
+    bool const has_tiles = p.batch > 0 && (p.q_tokens > 0 || p.kv_tokens > 0);
+    scratch.tile_counters = carver.take<std::uint32_t>(has_tiles ? passes : 0);
     return scratch;
   }
 };

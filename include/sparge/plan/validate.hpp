@@ -186,16 +186,16 @@ Status validate_strides(ViewName const& name, TensorView<T> const& view) {
 /// What a descriptor of the copy engine holds (CUDA driver API, cuTensorMapEncodeTiled: strides below 2^40 bytes).
 inline constexpr std::int64_t box_stride_limit_bytes = std::int64_t{1} << 40;
 
-/// For kernels that load by the copy engine, after validate_view().
+/// For kernels that load by the copy engine, after validate_view(). `reason` says what would work instead.
 template <class T>
-Status validate_box_strides(char const* field, TensorView<T> const& view) {
+Status validate_box_strides(
+    char const* field, TensorView<T> const& view,
+    char const* reason = "sm90a kernels take less than 2^40 bytes; force a kernel for sm80") {
   constexpr std::int64_t limit = box_stride_limit_bytes / static_cast<std::int64_t>(sizeof(T));
   if (view.shape[0] == 0 || view.shape[2] == 0) return {};
   for (int axis = 0; axis < 3; ++axis)
     if (view.shape[axis] > 1 && view.stride[axis] >= limit)
-      return at_axis(unsupported(field, "sm90a kernels take less than 2^40 bytes; force a kernel for sm80",
-                                 view.stride[axis]),
-                     axis);
+      return at_axis(unsupported(field, reason, view.stride[axis]), axis);
   return {};
 }
 

@@ -1,0 +1,172 @@
+#pragma once
+/// The producer warp of the sm90a kernel of dK and dV: decides which key tile is next, walks its column of the mask, has K, V, Q
+/// and dO copied, and brings lse and delta.
+
+#include <cstdint>
+
+#include "sparge/collective/clear_rows.cuh"
+#include "sparge/collective/column_walk.cuh"
+#include "sparge/collective/dkdv_pipe_sm90.cuh"
+#include "sparge/collective/probability_grad.cuh"
+#include "sparge/collective/tile_order.cuh"
+#include "sparge/device/tma_sm90.cuh"
+#include "sparge/device/warp.cuh"
+#include "sparge/plan/backward_params.hpp"
+
+namespace sparge {
+
+struct DkdvTensors {
+  CUtensorMap q, k, v, grad_out, grad_k, grad_v;
+};
+
+template <BackwardConfig config, class T, class Pipe>
+class DkdvProducerSm90 {
+public:
+  using Params = BackwardParams<T>;
+
+  __device__ __forceinline__ DkdvProducerSm90(Params const& params, DkdvTensors const& tensors, Pipe pipe)
+      : params_(params), tensors_(tensors), pipe_(pipe) {}
+
+  /// By one warp. `index` of `producers` over the whole grid. The index of a tile is asked for one tile ahead.
+  __device__ __forceinline__ void run(int index, int producers) {
+    auto tile = static_cast<std::uint32_t>(index);
+    while (tile < params_.all_tiles) {
+      std::uint32_t requested = 0;
+      if (lane_index() == 0) requested = producers + atomicAdd(params_.tile_counter, 1u);
+      TilePosition const at = head_major_tile(tile, params_.kv_tiles, params_.kv_heads);
+      hand_out(at);
+      tile = uniform(requested);
+    }
+    note_end();
+  }
+
+private:
+  static constexpr int exponent = config.weight_exponent();
+  static_assert(config.q_tile == 128 && config.kv_tile == 64, "a tile is a mask block");
+
+  /// Of the group's first head, among those of all batch items.
+  __device__ __forceinline__ std::int64_t first_head(TilePosition const& at) const {
+    return std::int64_t{at.batch} * params_.heads + at.head * params_.heads_per_kv_head;
+  }
+
+  __device__ __forceinline__ GroupWalk walk_column(TilePosition const& at) const {
+    std::int64_t const head_words = std::int64_t{params_.q_blocks} * params_.row_words;
+    ColumnWords const words{params_.mask + first_head(at) * head_words + at.tile / 32, params_.row_words,
+                            at.tile % 32};
+    return {words, head_words, params_.heads_per_kv_head, params_.q_blocks, 1, params_.q_blocks};
+  }
+
+  /// One call of next() alone: it is long, and all of it is compiled where it is called.
+  __device__ __forceinline__ void hand_out(TilePosition const& at) {
+    GroupWalk walk = walk_column(at);
+    TilePlace place{-1, 0};
+    while (true) {
+      TilePlace const next = walk.next();
+      if (place.exists())
+        request_queries(at, place, !next.exists());
+      else if (next.exists())
+        request_keys(at);
+      else
+        write_empty(at);
+      if (!next.exists()) return;
+      place = next;
+    }
+  }
+
+  __device__ __forceinline__ void request_keys(TilePosition const& at) {
+    int const slot = kv_at_.slot();
+    pipe_.kv_empty(slot).wait(kv_at_.parity() ^ 1);
+    int const token = uniform(at.tile) * config.kv_tile, head = uniform(at.head), batch = uniform(at.batch);
+    if (elect_lane()) {
+      Mbarrier const full = pipe_.kv_full(slot);
+      pipe_.note_key_tile(key_at_.slot(), {at.batch, at.head, at.tile});
+      full.arrive_expecting(2 * Pipe::kv_bytes);
+#pragma unroll
+      for (int panel = 0; panel < Pipe::panels; ++panel) {
+        BoxOrigin const origin{panel * 64, token, head, batch};
+        load_box(pipe_.k(slot) + panel * Pipe::kv_panel_bytes, tensors_.k, origin, full);
+        load_box(pipe_.v(slot) + panel * Pipe::kv_panel_bytes, tensors_.v, origin, full);
+      }
+    }
+    __syncwarp();
+    kv_at_.advance();
+    key_at_.advance();
+  }
+
+  __device__ __forceinline__ void note_end() {
+    int const slot = kv_at_.slot();
+    pipe_.kv_empty(slot).wait(kv_at_.parity() ^ 1);
+    if (!elect_lane()) return;
+    pipe_.note_key_tile(key_at_.slot(), {0, 0, -1});
+    pipe_.kv_full(slot).arrive();
+  }
+
+  /// lse and delta of this lane's four rows of a tile.
+  struct RowChunk {
+    float4 lse, delta;
+  };
+
+  __device__ __forceinline__ RowChunk load_rows(TilePosition const& at, TilePlace place) const {
+    std::int64_t const row = (first_head(at) + place.head) * params_.padded_rows + place.tile * config.q_tile;
+    return {reinterpret_cast<float4 const*>(params_.row_lse + row)[lane_index()],
+            reinterpret_cast<float4 const*>(params_.delta + row)[lane_index()]};
+  }
+
+  template <class Of>
+  static __device__ __forceinline__ float4 of_each(float4 const& x, Of of) {
+    return {of(x.x), of(x.y), of(x.z), of(x.w)};
+  }
+
+  /// lse and delta are brought in the form in which consumers take them. Rows are loaded first: the ring is full most of the time, and then the wait for a slot hides their latency.
+  __device__ __forceinline__ void request_queries(TilePosition const& at, TilePlace place, bool is_last) {
+    RowChunk rows = load_rows(at, place);
+    float const largest =
+        fmaxf(fmaxf(fabsf(rows.lse.x), fabsf(rows.lse.y)), fmaxf(fabsf(rows.lse.z), fabsf(rows.lse.w)));
+    bool const is_exact = !__all_sync(all_lanes, largest <= steady_lse);
+    if (!is_exact)
+      rows.lse = of_each(rows.lse, [](float lse) { return hold<LseForm::steady, exponent>(lse); });
+    rows.delta = of_each(rows.delta, [](float delta) { return delta * (1.f / (1 << exponent)); });
+    BoxOrigin const origin{0, uniform(place.tile) * config.q_tile,
+                           uniform(at.head * params_.heads_per_kv_head + place.head), uniform(at.batch)};
+    request_tile(pipe_.queries(), q_at_, tensors_.q, origin, rows.lse, {is_last, is_exact});
+    request_tile(pipe_.grad_outs(), grad_out_at_, tensors_.grad_out, origin, rows.delta, {is_last, is_exact});
+  }
+
+  template <class Ring>
+  __device__ __forceinline__ void request_tile(Ring ring, typename Ring::Place& place,
+                                               CUtensorMap const& tensor, BoxOrigin origin, float4 values,
+                                               DkdvStep const& step) {
+    int const slot = place.slot();
+    ring.empty(slot).wait(place.parity() ^ 1);
+    store_shared(ring.values(slot) + 16 * lane_index(), values);
+    __syncwarp();
+    if (elect_lane()) {
+      Mbarrier const full = ring.full(slot);
+      ring.note_step(slot, step);
+      full.arrive_expecting(Ring::tile_bytes);
+#pragma unroll
+      for (int panel = 0; panel < Ring::panels; ++panel)
+        load_box(ring.tile(slot) + panel * Ring::panel_bytes, tensor,
+                 {panel * 64, origin.token, origin.head, origin.batch}, full);
+    }
+    __syncwarp();
+    place.advance();
+  }
+
+  /// Keys that no query keeps never reach the consumers.
+  __device__ __forceinline__ void write_empty(TilePosition const& at) {
+    int const first = at.tile * config.kv_tile, rows = min(config.kv_tile, params_.kv_tokens - first);
+    clear_rows<config.head_dim>(params_.grad_k, at, first, rows);
+    clear_rows<config.head_dim>(params_.grad_v, at, first, rows);
+  }
+
+  Params const& params_;
+  DkdvTensors const& tensors_;
+  Pipe pipe_;
+  typename Pipe::Queries::Place q_at_;
+  typename Pipe::GradOuts::Place grad_out_at_;
+  RingPosition<Pipe::kv_slots> kv_at_;
+  typename Pipe::KeyPlace key_at_;
+};
+
+}  // namespace sparge

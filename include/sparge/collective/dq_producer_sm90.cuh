@@ -1,0 +1,175 @@
+#pragma once
+/// The producer warp of the sm90a kernel of dQ: decides which tile is next, walks its mask row, has Q, dO, K and V copied, and
+/// brings lse and delta.
+
+#include <cstdint>
+
+#include "sparge/collective/clear_rows.cuh"
+#include "sparge/collective/dq_pipe_sm90.cuh"
+#include "sparge/collective/row_walk.cuh"
+#include "sparge/collective/tile_order.cuh"
+#include "sparge/collective/tile_queue.cuh"
+#include "sparge/device/tma_sm90.cuh"
+#include "sparge/device/warp.cuh"
+#include "sparge/plan/backward_params.hpp"
+
+namespace sparge {
+
+struct DqTensors {
+  CUtensorMap q, k, v, grad_out, grad_q;
+};
+
+template <BackwardConfig config, class T>
+class DqProducerSm90 {
+public:
+  using Params = BackwardParams<T>;
+  using Pipe = DqPipe<config>;
+
+  __device__ __forceinline__ DqProducerSm90(Params const& params, DqTensors const& tensors, Pipe pipe)
+      : params_(params), tensors_(tensors), pipe_(pipe) {}
+
+  /// By one warp. `index` of `producers` over the whole grid.
+  __device__ __forceinline__ void run(int index, int producers) {
+    TileQueue<Params> queue(params_, index, producers);
+    while (!queue.is_empty()) {
+      TilePosition const at = queue.position();
+      RowWalk walk = queue.take();
+      int const block = walk.next();
+      if (block >= 0)
+        hand_out(at, walk, block);
+      else
+        write_empty(at);
+    }
+    note_end();
+  }
+
+private:
+  static constexpr int block_tokens = 64;
+  static constexpr int tile_blocks = config.kv_tile / block_tokens;
+  static constexpr int block_panel_bytes = block_tokens * Pipe::panel_row_bytes;
+  static_assert(config.q_tile == 128, "a tile is a mask block");
+
+  /// The rows' dO is asked for after their first keys: it is needed later, and its slot is free later.
+  __device__ __forceinline__ void hand_out(TilePosition const& at, RowWalk& walk, int block) {
+    request_q(at);
+    BoxOrigin const keys{0, 0, at.head / params_.heads_per_kv_head, at.batch};
+    bool is_first = true;
+    while (block >= 0) {
+      int blocks[tile_blocks];
+      int count = 0;
+#pragma unroll
+      for (int i = 0; i < tile_blocks; ++i) {
+        // Past the last block: outside the tensor, which reads as zeros.
+        blocks[i] = block >= 0 ? block : params_.kv_blocks;
+        count += block >= 0;
+        if (block >= 0) block = walk.next();
+      }
+      request_k(blocks, count, block < 0, keys);
+      if (is_first) request_grad_out(at);
+      request_v(blocks, keys);
+      is_first = false;
+    }
+  }
+
+  __device__ __forceinline__ void request_q(TilePosition const& at) {
+    std::int64_t const row =
+        (std::int64_t{at.batch} * params_.heads + at.head) * params_.padded_rows + at.tile * config.q_tile;
+    float4 const lse = reinterpret_cast<float4 const*>(params_.row_lse + row)[lane_index()];
+    float4 const delta = reinterpret_cast<float4 const*>(params_.delta + row)[lane_index()];
+    pipe_.q_empty().wait(q_at_.parity() ^ 1);
+    store_shared(pipe_.lse() + 16 * lane_index(), lse);
+    store_shared(pipe_.delta() + 16 * lane_index(), delta);
+    __syncwarp();
+    load_rows(pipe_.q(), tensors_.q, at, pipe_.q_full(), [&] {
+      pipe_.note_tile(tile_ % Pipe::tiles, {at.batch, at.head, at.tile});
+    });
+    q_at_.advance();
+    ++tile_;
+  }
+
+  __device__ __forceinline__ void request_grad_out(TilePosition const& at) {
+    pipe_.grad_out_empty().wait(grad_out_at_.parity() ^ 1);
+    load_rows(pipe_.grad_out(), tensors_.grad_out, at, pipe_.grad_out_full(), [] {});
+    grad_out_at_.advance();
+  }
+
+  /// `note` is called by the lane that asks, before it does.
+  template <class Note>
+  static __device__ __forceinline__ void load_rows(std::uint32_t tile, CUtensorMap const& tensor,
+                                                   TilePosition const& at, Mbarrier full, Note note) {
+    int const token = uniform(at.tile) * config.q_tile, head = uniform(at.head), batch = uniform(at.batch);
+    if (elect_lane()) {
+      note();
+      full.arrive_expecting(Pipe::q_bytes);
+#pragma unroll
+      for (int panel = 0; panel < Pipe::panels; ++panel)
+        load_box(tile + panel * Pipe::q_panel_bytes, tensor, {panel * 64, token, head, batch}, full);
+    }
+    __syncwarp();
+  }
+
+  __device__ __forceinline__ void request_k(int const (&blocks)[tile_blocks], int count, bool is_last,
+                                            BoxOrigin head) {
+    int const slot = k_at_.slot();
+    int last_block = blocks[0];
+#pragma unroll
+    for (int i = 1; i < tile_blocks; ++i) last_block = i < count ? blocks[i] : last_block;
+    int const valid_keys =
+        (count - 1) * block_tokens + min(block_tokens, params_.kv_tokens - last_block * block_tokens);
+    pipe_.k_empty(slot).wait(k_at_.parity() ^ 1);
+    load_blocks(pipe_.k(slot), tensors_.k, blocks, head, pipe_.k_full(slot), [&] {
+      pipe_.note_step(slot, {valid_keys, is_last});
+    });
+    k_at_.advance();
+  }
+
+  __device__ __forceinline__ void request_v(int const (&blocks)[tile_blocks], BoxOrigin head) {
+    int const slot = v_at_.slot();
+    pipe_.v_empty(slot).wait(v_at_.parity() ^ 1);
+    load_blocks(pipe_.v(slot), tensors_.v, blocks, head, pipe_.v_full(slot), [] {});
+    v_at_.advance();
+  }
+
+  template <class Note>
+  static __device__ __forceinline__ void load_blocks(std::uint32_t tile, CUtensorMap const& tensor,
+                                                     int const (&blocks)[tile_blocks], BoxOrigin at,
+                                                     Mbarrier full, Note note) {
+    int token[tile_blocks];
+#pragma unroll
+    for (int i = 0; i < tile_blocks; ++i) token[i] = uniform(blocks[i]) * block_tokens;
+    int const head = uniform(at.head), batch = uniform(at.batch);
+    if (elect_lane()) {
+      note();
+      full.arrive_expecting(Pipe::kv_bytes);
+#pragma unroll
+      for (int i = 0; i < tile_blocks; ++i)
+#pragma unroll
+        for (int panel = 0; panel < Pipe::panels; ++panel)
+          load_box(tile + panel * Pipe::kv_panel_bytes + i * block_panel_bytes, tensor,
+                   {panel * 64, token[i], head, batch}, full);
+    }
+    __syncwarp();
+  }
+
+  __device__ __forceinline__ void note_end() {
+    pipe_.q_empty().wait(q_at_.parity() ^ 1);
+    if (!elect_lane()) return;
+    pipe_.note_tile(tile_ % Pipe::tiles, {0, 0, -1});
+    pipe_.q_full().arrive();
+  }
+
+  /// Rows that keep no key never reach the consumers.
+  __device__ __forceinline__ void write_empty(TilePosition const& at) {
+    int const first = at.tile * config.q_tile;
+    clear_rows<config.head_dim>(params_.grad_q, at, first, min(config.q_tile, params_.q_tokens - first));
+  }
+
+  Params const& params_;
+  DqTensors const& tensors_;
+  Pipe pipe_;
+  typename Pipe::RowPlace q_at_, grad_out_at_;
+  typename Pipe::KvPlace k_at_, v_at_;
+  int tile_ = 0;  ///< how many were handed out
+};
+
+}  // namespace sparge
