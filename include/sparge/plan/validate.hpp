@@ -63,10 +63,13 @@ inline Status validate_shard(AttentionProblem const& p) {
   if (p.q_offset % p.q_block != 0)
     return refuse("problem.q_offset", "must be a multiple of q_block, which expected shows", p.q_offset,
                   p.q_block);
-  if (p.q_offset > max_tokens || p.all_q_tokens > max_tokens || p.q_offset + p.q_tokens > max_tokens)
+  if (p.q_offset > max_tokens - p.q_tokens)
     return unsupported("problem.q_offset", "token indices of the whole problem are 32-bit", p.q_offset);
-  std::int64_t const end = p.q_offset + p.q_tokens;
+  if (p.all_q_tokens > max_tokens)
+    return unsupported("problem.all_q_tokens", "token indices are 32-bit; split the sequence",
+                       p.all_q_tokens);
   if (p.all_q_tokens == 0) return {};
+  std::int64_t const end = p.q_tokens == 0 ? 0 : p.q_offset + p.q_tokens;  // an empty shard may lie anywhere
   if (p.all_q_tokens < end)
     return refuse("problem.all_q_tokens", "must be 0 or at least q_offset + q_tokens, which expected shows",
                   p.all_q_tokens, end);
