@@ -1,4 +1,5 @@
 #define SPARGE_INLINE
 
 #include "sparge/kernel/mask_form.cuh"
+#include "sparge/kernel/mask_slice.cuh"
 #include "sparge/kernel/mask_transpose.cuh"

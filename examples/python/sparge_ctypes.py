@@ -18,6 +18,7 @@ from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_float, c_int32,
 
 OK, INVALID_ARGUMENT, UNSUPPORTED, WORKSPACE_TOO_SMALL, PLAN_MISMATCH, CUDA_ERROR = range(6)
 BF16, F16, F32 = 1, 2, 3
+MOST_PARTIALS = 16
 ORDER_NONE, ORDER_CAUSAL_BOTTOM_RIGHT = 0, 1
 CHECK_ALIGNMENT, CHECK_LOCATION = 0, 1
 
@@ -61,7 +62,7 @@ class Problem(Struct):
     _fields_ = [("struct_size", c_size_t), ("batch", c_int64), ("heads", c_int64), ("kv_heads", c_int64),
                 ("q_tokens", c_int64), ("kv_tokens", c_int64), ("head_dim", c_int32), ("q_block", c_int32),
                 ("kv_block", c_int32), ("scale", c_float), ("order", c_int32), ("reserved", c_int32),
-                ("q_offset", c_int64)]
+                ("q_offset", c_int64), ("all_q_tokens", c_int64)]
 
     @property
     def q_blocks(self):
@@ -138,6 +139,17 @@ class BackwardArgs(Struct):
                 ("grad_k", Tensor), ("grad_v", Tensor)]
 
 
+class Partial(Struct):
+    """sparge_partial: what forward wrote for a shard of the keys."""
+    _fields_ = [("out", Tensor), ("lse", c_void_p)]
+
+
+class MergePartialsArgs(Struct):
+    """`partials` is a ctypes array: (Partial * 2)(first, second)."""
+    _fields_ = [("struct_size", c_size_t), ("partials", POINTER(Partial)), ("count", c_int32), ("reserved", c_int32),
+                ("running", Partial), ("out", Tensor), ("running_out", Tensor), ("lse", c_void_p)]
+
+
 class DistillationProblem(Struct):
     _fields_ = [("struct_size", c_size_t), ("samples", c_int64), ("sample_elements", c_int64)]
 
@@ -155,6 +167,11 @@ class InterpolateArgs(Struct):
 
 class TransposeMaskArgs(Struct):
     _fields_ = [("struct_size", c_size_t), ("mask", Mask), ("transposed", Mask)]
+
+
+class SliceMaskArgs(Struct):
+    _fields_ = [("struct_size", c_size_t), ("mask", Mask), ("q_first_block", c_int64), ("q_block_count", c_int64),
+                ("kv_first_block", c_int64), ("kv_block_count", c_int64), ("shard", Mask)]
 
 
 class ByteMaskArgs(Struct):
@@ -176,12 +193,13 @@ class Error(RuntimeError):
 
 
 # Calls of one form: the arguments between the first and the last ones.
-TYPED_PLANS = ("pool", "build_mask", "forward", "backward")
+TYPED_PLANS = ("pool", "build_mask", "forward", "backward", "merge_partials")
 PLANS = ("select_blocks", "mask_stats", "mask_form")
 DISTILLATION_PLANS = ("distillation_loss", "interpolate")
 CALLS = {"pool": PoolArgs, "select_blocks": SelectBlocksArgs, "build_mask": BuildMaskArgs, "mask_stats": MaskStatsArgs,
          "forward": ForwardArgs, "backward": BackwardArgs, "distillation_loss": DistillationLossArgs}
-CALLS_WITHOUT_WORKSPACE = {"transpose_mask": TransposeMaskArgs, "mask_to_bytes": ByteMaskArgs,
+CALLS_WITHOUT_WORKSPACE = {"transpose_mask": TransposeMaskArgs, "slice_mask": SliceMaskArgs,
+                           "merge_partials": MergePartialsArgs, "mask_to_bytes": ByteMaskArgs,
                            "mask_from_bytes": ByteMaskArgs, "mask_to_lists": BlockListsArgs,
                            "mask_from_lists": BlockListsArgs, "interpolate": InterpolateArgs}
 
@@ -286,6 +304,9 @@ class Library:
     def plan_backward(self, problem, dtype, device, options=None):
         return self._plan("backward", byref(problem), dtype, byref(device), options=options)
 
+    def plan_merge_partials(self, problem, dtype, device, options=None):
+        return self._plan("merge_partials", byref(problem), dtype, byref(device), options=options)
+
     def plan_distillation_loss(self, problem, dtype, device, options=None):
         return self._plan("distillation_loss", byref(problem), dtype, byref(device), options=options)
 
@@ -315,6 +336,9 @@ class Library:
     def backward(self, plan, args, workspace, workspace_bytes, stream):
         self._run("backward", plan, args, workspace, workspace_bytes, stream)
 
+    def merge_partials(self, plan, args, stream):
+        self._call("merge_partials", byref(plan), byref(args), stream)
+
     def distillation_loss(self, plan, args, workspace, workspace_bytes, stream):
         self._run("distillation_loss", plan, args, workspace, workspace_bytes, stream)
 
@@ -323,6 +347,9 @@ class Library:
 
     def transpose_mask(self, plan, args, stream):
         self._call("transpose_mask", byref(plan), byref(args), stream)
+
+    def slice_mask(self, plan, args, stream):
+        self._call("slice_mask", byref(plan), byref(args), stream)
 
     def mask_to_bytes(self, plan, args, stream):
         self._call("mask_to_bytes", byref(plan), byref(args), stream)
@@ -341,7 +368,7 @@ class Library:
 
 
 def dtype_of(x):
-    """BF16, F16 or, which distillation alone takes, F32 of a torch tensor."""
+    """BF16, F16 or, which merging and distillation alone take, F32 of a torch tensor."""
     import torch
     dtypes = {torch.bfloat16: BF16, torch.float16: F16, torch.float32: F32}
     if x.dtype not in dtypes:

@@ -72,8 +72,8 @@ typedef struct {
 /* The handle that the CUDA runtime calls cudaStream_t and the driver CUstream. Null is the legacy default stream. */
 typedef struct CUstream_st* sparge_stream;
 
-/* Element type of tensors. 0 is no type. Attention and its masks take SPARGE_BF16 and SPARGE_F16; SPARGE_F32 is for velocity
- * distillation alone. Types of 8 bits will take further numbers; an unknown number is refused. */
+/* Element type of tensors. 0 is no type. Attention and its masks take SPARGE_BF16 and SPARGE_F16; SPARGE_F32 is for
+ * velocity distillation and for the merging of partial results alone. Types of 8 bits will take further numbers; an unknown number is refused. */
 typedef int32_t sparge_dtype;
 enum { SPARGE_BF16 = 1, SPARGE_F16 = 2, SPARGE_F32 = 3 };
 
@@ -94,7 +94,9 @@ enum {
   SPARGE_ORDER_CAUSAL_BOTTOM_RIGHT = 1 /* key j <= i + kv_tokens - q_tokens; not built yet, refused by name */
 };
 
-/* What is computed, as shapes alone. batch, q_tokens and kv_tokens may be 0. */
+/* What is computed, as shapes alone. batch, q_tokens and kv_tokens may be 0. A shard of queries of a larger problem, against all of
+ * its keys, says where it lies by q_offset and all_q_tokens, so that rules count positions in the whole problem and its mask is the
+ * whole mask's rows; they have no effect on anything else. A shard of keys needs no position: see sparge_slice_mask(). */
 typedef struct {
   size_t struct_size;
   int64_t batch, heads, kv_heads, q_tokens, kv_tokens;
@@ -104,7 +106,8 @@ typedef struct {
   float scale;      /* of the logits; 0 = 1 / sqrt(head_dim), else finite and > 0 */
   sparge_order order;
   int32_t reserved;
-  int64_t q_offset; /* position of a shard of queries, in tokens; only 0 is built yet */
+  int64_t q_offset;     /* queries of the whole problem before these; a multiple of q_block */
+  int64_t all_q_tokens; /* queries of the whole problem; 0 = q_offset + q_tokens */
 } sparge_problem;
 
 /* The shape of velocity distillation: `samples` contiguous samples of `sample_elements` elements each, whatever their own shape.
@@ -157,7 +160,7 @@ typedef struct {
  *
  * The shares of single heads are optional device arrays [heads] of f32, 16-byte aligned, that replace top_k and top_p; their values
  * are clamped to [0, 1], and NaN means the one for all. The band keeps every pair of blocks that holds a query q and a key k with
- * |k - q - (kv_tokens - q_tokens)| <= band_tokens. */
+ * |k - q - (kv_tokens - q_tokens)| <= band_tokens. Queries count in the whole problem, see sparge_problem. */
 typedef struct {
   size_t struct_size;
   double top_k; /* share of key blocks, in [0, 1]; rounded up */
@@ -262,6 +265,10 @@ SPARGE_API sparge_code sparge_plan_forward(sparge_problem const* problem, sparge
 SPARGE_API sparge_code sparge_plan_backward(sparge_problem const* problem, sparge_dtype dtype,
                                             sparge_device const* device, sparge_options const* options,
                                             sparge_plan* plan, sparge_status* status);
+/* No workspace. Of every dtype. batch, heads, q_tokens and head_dim of the problem count. */
+SPARGE_API sparge_code sparge_plan_merge_partials(sparge_problem const* problem, sparge_dtype dtype,
+                                                  sparge_device const* device, sparge_options const* options,
+                                                  sparge_plan* plan, sparge_status* status);
 /* Workspace: 8 bytes for each run of 1024 loads of 16 bytes, rounded up to 256, at most 32 KiB. Of every dtype. */
 SPARGE_API sparge_code sparge_plan_distillation_loss(sparge_distillation_problem const* problem,
                                                      sparge_dtype dtype, sparge_device const* device,
@@ -363,6 +370,36 @@ SPARGE_API sparge_code sparge_backward(sparge_plan const* plan, sparge_backward_
                                        void* workspace, size_t workspace_bytes, sparge_stream stream,
                                        sparge_status* status);
 
+/* ---- Partial results: one of several, by their lse ---------------------------------------------------------------- */
+
+/* What sparge_forward() wrote for a shard of the keys, or an earlier merge for several. */
+typedef struct {
+  sparge_tensor out; /* [batch, heads, q_tokens, head_dim]; not read where lse is -inf */
+  float const* lse;  /* contiguous [batch, heads, q_tokens], 16-byte aligned; -inf: no key was kept */
+} sparge_partial;
+
+/* Partial results that one call merges at most, besides a running one. */
+enum { SPARGE_MOST_PARTIALS = 16 };
+
+/* Results over disjoint sets of keys become the result over their union:
+ *   lse = ln(sum over i of exp(lse_i)), out = sum over i of exp(lse_i - lse) * out_i,
+ * in f32 and in a fixed order: running first, then by index. A row without keys in all of them is 0 with lse -inf; one with keys in a
+ * single one is that one, bit by bit. NaN and infinity of a partial result with keys propagate; an lse of NaN or +inf makes its row
+ * NaN. A ring of more than SPARGE_MOST_PARTIALS, or one that keeps no results, carries running_out and lse of a call into the next
+ * one's running, in two buffers by turns. Optional members are all zeros for none; `out` or `running_out` must be given. */
+typedef struct {
+  size_t struct_size;
+  sparge_partial const* partials; /* host array of `count` */
+  int32_t count; /* at most SPARGE_MOST_PARTIALS; at least 1 unless there is a running result */
+  int32_t reserved;
+  sparge_partial running;    /* optional, SPARGE_F32 */
+  sparge_tensor out;         /* optional out, of the plan's dtype: rounded once */
+  sparge_tensor running_out; /* optional out, SPARGE_F32: the same, not rounded */
+  float* lse;                /* optional out, contiguous [batch, heads, q_tokens], 16-byte aligned */
+} sparge_merge_partials_args;
+SPARGE_API sparge_code sparge_merge_partials(sparge_plan const* plan, sparge_merge_partials_args const* args,
+                                             sparge_stream stream, sparge_status* status);
+
 /* ---- Velocity distillation ----------------------------------------------------------------------------------------- */
 
 /* A student with sparse attention learns to predict the velocity that a frozen teacher with full attention predicts for the same
@@ -411,6 +448,18 @@ typedef struct {
 } sparge_transpose_mask_args;
 SPARGE_API sparge_code sparge_transpose_mask(sparge_plan const* plan, sparge_transpose_mask_args const* args,
                                              sparge_stream stream, sparge_status* status);
+
+/* The mask of a shard: blocks [first, first + count) of both axes of `mask`, as the mask of a problem that has their tokens. The rule
+ * chooses among all keys of a row, so a shard of keys gets the whole mask's columns and not a choice of its own. */
+typedef struct {
+  size_t struct_size;
+  sparge_mask mask; /* of the plan's problem */
+  int64_t q_first_block, q_block_count;
+  int64_t kv_first_block, kv_block_count;
+  sparge_mask shard; /* out, [batch, heads, q_block_count, kv_block_count] */
+} sparge_slice_mask_args;
+SPARGE_API sparge_code sparge_slice_mask(sparge_plan const* plan, sparge_slice_mask_args const* args,
+                                         sparge_stream stream, sparge_status* status);
 
 /* One byte per pair, contiguous [batch, heads, q_blocks, kv_blocks]; non-zero = kept, written as 1. */
 typedef struct {

@@ -16,6 +16,7 @@
 #include "sparge/core/element.hpp"
 #include "sparge/core/mask_rule.hpp"
 #include "sparge/core/mask_view.hpp"
+#include "sparge/core/partial.hpp"
 #include "sparge/core/plan_options.hpp"
 #include "sparge/core/problem.hpp"
 #include "sparge/core/status.hpp"
@@ -158,6 +159,14 @@ Status mask_from_bytes(MaskFormPlan const&, ByteMaskView bytes, MaskOut mask, cu
 Status mask_to_lists(MaskFormPlan const&, MaskView mask, BlockListsOut lists, cudaStream_t) noexcept;
 Status mask_from_lists(MaskFormPlan const&, BlockListsView lists, MaskOut mask, cudaStream_t) noexcept;
 
+/// Cuts the mask of a shard out of `mask`, of the plan's problem: rows of the query blocks `q`, columns of the key blocks `kv`.
+///
+/// `shard` is [batch, heads, q.count, kv.count] in bits, padded with zeros: the mask of a problem with the tokens of these blocks,
+/// whose mask_words() is its length. A range that leaves the mask is refused; a count of 0 is legal. The rule chooses among all keys
+/// of a row, so a shard of keys gets the whole mask's columns and not a choice of its own.
+Status slice_mask(MaskFormPlan const&, MaskView mask, BlockRange q, BlockRange kv, MaskOut shard,
+                  cudaStream_t) noexcept;
+
 // ---- Block-sparse attention, forward -------------------------------------------------------------------------------
 
 template <class T>
@@ -220,6 +229,46 @@ template <class T>
 Status plan_backward(AttentionProblem const&, Device const&, PlanOptions const&, BackwardPlan<T>*) noexcept;
 template <class T>
 Status backward(BackwardPlan<T> const&, BackwardArgs<T> const&, Workspace, cudaStream_t) noexcept;
+
+// ---- Partial results: one of several, by their lse -----------------------------------------------------------------
+//
+// Results of forward over disjoint sets of keys (shards of a sequence, disjoint masks) become the result over their union:
+//   lse = ln(sum over i of exp(lse_i)), out = sum over i of exp(lse_i - lse) * out_i.
+// backward of a shard takes the merged out and lse, and a problem and a mask of its own; gradients of q add up over shards of
+// keys, those of k and v over shards of queries (docs/math.md).
+
+template <class T>
+struct MergePlan {
+  AttentionProblem
+      problem;  ///< batch, heads, q_tokens and head_dim count; the rest must be valid and is not used
+  Device device;
+  PlanOptions options;
+};
+
+/// Views in an array, since the results of a ring lie where they arrived: nothing is stacked or copied first. A longer ring, or one that
+/// keeps no results, carries `running_out` and `lse` of a call into the next one's `running`, in f32 and in two buffers by turns.
+template <class T>
+struct MergeArgs {
+  Partial<T> partials[most_partials];  ///< the first `count` of them
+  std::int32_t count = 0;              ///< at most most_partials; at least 1 unless there is a running result
+  Partial<float> running;  ///< optional, nulls for none: what an earlier call wrote to running_out and lse
+  TensorView<T>
+      out;  ///< optional out, null for none: like the partials' out, computed in f32 and rounded once
+  TensorView<float>
+      running_out;       ///< optional out, null for none: the same, not rounded. One of the two must be given
+  float* lse = nullptr;  ///< optional out, contiguous [batch, heads, q_tokens], 16-byte aligned
+};
+
+/// T is bfloat16, float16 or float. No workspace.
+template <class T>
+Status plan_merge_partials(AttentionProblem const&, Device const&, PlanOptions const&,
+                           MergePlan<T>*) noexcept;
+
+/// A row that no partial result has keys for is 0 with lse -inf; one that a single partial result has keys for is that result, bit
+/// by bit. `running` is added first, then the others by index, so two runs give the same bits. NaN and infinity of a partial result with
+/// keys propagate, also where its weight underflows; an lse of NaN or +inf makes its row NaN, lse included.
+template <class T>
+Status merge_partials(MergePlan<T> const&, MergeArgs<T> const&, cudaStream_t) noexcept;
 
 // ---- Velocity distillation -----------------------------------------------------------------------------------------
 //

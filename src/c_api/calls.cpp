@@ -11,7 +11,10 @@ namespace {
 constexpr TensorName q_name{"q.dtype", "q.reserved"}, k_name{"k.dtype", "k.reserved"},
     v_name{"v.dtype", "v.reserved"}, out_name{"out.dtype", "out.reserved"},
     grad_out_name{"grad_out.dtype", "grad_out.reserved"}, grad_q_name{"grad_q.dtype", "grad_q.reserved"},
-    grad_k_name{"grad_k.dtype", "grad_k.reserved"}, grad_v_name{"grad_v.dtype", "grad_v.reserved"};
+    grad_k_name{"grad_k.dtype", "grad_k.reserved"}, grad_v_name{"grad_v.dtype", "grad_v.reserved"},
+    partial_name{"partials.out.dtype", "partials.out.reserved"},
+    running_name{"running.out.dtype", "running.out.reserved"},
+    running_out_name{"running_out.dtype", "running_out.reserved"};
 
 // ---- Arguments -----------------------------------------------------------------------------------------------------
 
@@ -82,6 +85,43 @@ Status convert(sparge_backward_args const& from, BackwardArgs<T>* to) {
   to->lse = from.lse;
   to->grad_lse = from.grad_lse;
   to->mask = mask_view(from.mask);
+  return {};
+}
+
+template <class T>
+Status convert(TensorName const& name, sparge_partial const& from, Partial<T>* to) {
+  SPARGE_TRY(c_api::convert(name, from.out, &to->out));
+  to->lse = from.lse;
+  return {};
+}
+
+/// The array is read only where its length is one that the call takes.
+template <class T>
+Status convert_partials(sparge_merge_partials_args const& from, MergeArgs<T>* to) {
+  static_assert(SPARGE_MOST_PARTIALS == most_partials);
+  to->count = from.count;
+  if (from.count < 1 || from.count > most_partials) return {};
+  if (from.partials == nullptr) return refuse("partials", "must not be null");
+  for (std::int32_t i = 0; i < from.count; ++i)
+    if (Status const status = convert(partial_name, from.partials[i], &to->partials[i]); !status.ok())
+      return at_axis(status, i);
+  return {};
+}
+
+template <class T>
+Status convert(sparge_merge_partials_args const& from, MergeArgs<T>* to) {
+  SPARGE_TRY(check_reserved("args.reserved", from.reserved));
+  SPARGE_TRY(convert_partials(from, to));
+  if (from.running.out.data != nullptr || from.running.lse != nullptr) {
+    SPARGE_TRY(convert(running_name, from.running, &to->running));
+  }
+  if (from.out.data != nullptr) {
+    SPARGE_TRY(c_api::convert(out_name, from.out, &to->out));
+  }
+  if (from.running_out.data != nullptr) {
+    SPARGE_TRY(c_api::convert(running_out_name, from.running_out, &to->running_out));
+  }
+  to->lse = from.lse;
   return {};
 }
 
@@ -206,13 +246,26 @@ sparge_code sparge_backward(sparge_plan const* plan, sparge_backward_args const*
   });
 }
 
+sparge_code sparge_merge_partials(sparge_plan const* plan, sparge_merge_partials_args const* args,
+                                  sparge_stream stream, sparge_status* status) {
+  return answer(status, [&]() -> Status {
+    SPARGE_TRY(check_plan<MergePlan<float>>(plan));
+    return with_any_element(header_of(plan).dtype, [&](auto element) {
+      using T = typename decltype(element)::type;
+      auto const without_workspace = [](MergePlan<T> const& p, MergeArgs<T> const& a, Workspace,
+                                        cudaStream_t s) noexcept { return merge_partials(p, a, s); };
+      return run<MergePlan<T>, MergeArgs<T>>(plan, args, {{}, stream}, without_workspace);
+    });
+  });
+}
+
 sparge_code sparge_distillation_loss(sparge_plan const* plan, sparge_distillation_loss_args const* args,
                                      void* workspace, std::size_t workspace_bytes, sparge_stream stream,
                                      sparge_status* status) {
   Place const place{{workspace, workspace_bytes}, stream};
   return answer(status, [&]() -> Status {
     SPARGE_TRY(check_plan<DistillationLossPlan<float>>(plan));
-    return with_distillation_element(header_of(plan).dtype, [&](auto element) {
+    return with_any_element(header_of(plan).dtype, [&](auto element) {
       using T = typename decltype(element)::type;
       return run<DistillationLossPlan<T>, DistillationLossArgs<T>>(plan, args, place, distillation_loss<T>);
     });
@@ -223,7 +276,7 @@ sparge_code sparge_interpolate(sparge_plan const* plan, sparge_interpolate_args 
                                sparge_stream stream, sparge_status* status) {
   return answer(status, [&]() -> Status {
     SPARGE_TRY(check_plan<InterpolatePlan<float>>(plan));
-    return with_distillation_element(header_of(plan).dtype, [&](auto element) {
+    return with_any_element(header_of(plan).dtype, [&](auto element) {
       using T = typename decltype(element)::type;
       auto const without_workspace = [](InterpolatePlan<T> const& p, InterpolateArgs<T> const& a, Workspace,
                                         cudaStream_t s) noexcept { return interpolate(p, a, s); };

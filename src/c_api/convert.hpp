@@ -47,13 +47,14 @@ Status with_element(sparge_dtype dtype, Use use) {
   if (dtype == dtype_of<float16>) return use(Element<float16>{});
   if (dtype == dtype_of<float>)
     return unsupported(
-        "dtype", "SPARGE_F32 is for distillation alone: must be SPARGE_BF16 (1) or SPARGE_F16 (2)", dtype);
+        "dtype", "SPARGE_F32 is for merging and distillation: must be SPARGE_BF16 (1) or SPARGE_F16 (2)",
+        dtype);
   return unsupported("dtype", "must be SPARGE_BF16 (1) or SPARGE_F16 (2)", dtype);
 }
 
-/// Calls `use` with the Element of a number that distillation takes.
+/// Calls `use` with the Element of a number that merging and distillation take.
 template <class Use>
-Status with_distillation_element(sparge_dtype dtype, Use use) {
+Status with_any_element(sparge_dtype dtype, Use use) {
   if (dtype == dtype_of<float>) return use(Element<float>{});
   if (dtype == dtype_of<bfloat16> || dtype == dtype_of<float16>) return with_element(dtype, use);
   return unsupported("dtype", "must be SPARGE_BF16 (1), SPARGE_F16 (2) or SPARGE_F32 (3)", dtype);
@@ -71,6 +72,7 @@ inline Status convert(sparge_problem const* from, AttentionProblem* to) {
   to->scale = p.scale;
   to->order = static_cast<TokenOrder>(p.order);
   to->q_offset = p.q_offset;
+  to->all_q_tokens = p.all_q_tokens;
   return {};
 }
 

@@ -28,6 +28,14 @@ sparge_code sparge_transpose_mask(sparge_plan const* plan, sparge_transpose_mask
   });
 }
 
+sparge_code sparge_slice_mask(sparge_plan const* plan, sparge_slice_mask_args const* args,
+                              sparge_stream stream, sparge_status* status) {
+  return convert_mask(plan, args, status, [&](MaskFormPlan const& form, sparge_slice_mask_args const& a) {
+    return slice_mask(form, mask_view(a.mask), {a.q_first_block, a.q_block_count},
+                      {a.kv_first_block, a.kv_block_count}, mask_out(a.shard), stream);
+  });
+}
+
 sparge_code sparge_mask_to_bytes(sparge_plan const* plan, sparge_byte_mask_args const* args,
                                  sparge_stream stream, sparge_status* status) {
   return convert_mask(plan, args, status, [&](MaskFormPlan const& form, sparge_byte_mask_args const& a) {

@@ -19,7 +19,8 @@ enum class Operation : std::int32_t {
   forward,
   backward,
   distillation_loss,
-  interpolate
+  interpolate,
+  merge_partials
 };
 
 /// What the library knows of a type of plan.
@@ -81,11 +82,22 @@ struct PlanTraits<InterpolatePlan<T>> {
   static constexpr char const* needed = "the call needs a plan of sparge_plan_interpolate()";
 };
 
+template <class T>
+struct PlanTraits<MergePlan<T>> {
+  static constexpr Operation operation = Operation::merge_partials;
+  static constexpr sparge_dtype dtype = dtype_of<T>;
+  static constexpr char const* needed = "the call needs a plan of sparge_plan_merge_partials()";
+};
+
 template <class Plan>
 std::size_t workspace_of(Plan const& plan) {
   return plan.workspace_bytes;
 }
 inline std::size_t workspace_of(MaskFormPlan const&) { return 0; }
+template <class T>
+std::size_t workspace_of(MergePlan<T> const&) {
+  return 0;
+}
 template <class T>
 std::size_t workspace_of(InterpolatePlan<T> const&) {
   return 0;

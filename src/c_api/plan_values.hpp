@@ -12,9 +12,10 @@ namespace sparge::c_api {
 
 template <class Use>
 void each_value(AttentionProblem& p, Use& use) {
-  auto& [batch, heads, kv_heads, q_tokens, kv_tokens, head_dim, q_block, kv_block, scale, order, q_offset] =
-      p;
-  use(batch, heads, kv_heads, q_tokens, kv_tokens, head_dim, q_block, kv_block, scale, order, q_offset);
+  auto& [batch, heads, kv_heads, q_tokens, kv_tokens, head_dim, q_block, kv_block, scale, order, q_offset,
+         all_q_tokens] = p;
+  use(batch, heads, kv_heads, q_tokens, kv_tokens, head_dim, q_block, kv_block, scale, order, q_offset,
+      all_q_tokens);
 }
 
 template <class Use>
@@ -32,6 +33,13 @@ void each_value(Plan& plan, Use& use) {
 
 template <class Use>
 void each_value(MaskFormPlan& plan, Use& use) {
+  auto& [problem, device, options] = plan;
+  each_value(problem, use);
+  use(device, options);
+}
+
+template <class T, class Use>
+void each_value(MergePlan<T>& plan, Use& use) {
   auto& [problem, device, options] = plan;
   each_value(problem, use);
   use(device, options);

@@ -113,11 +113,22 @@ sparge_code sparge_plan_backward(sparge_problem const* problem, sparge_dtype dty
   });
 }
 
+sparge_code sparge_plan_merge_partials(sparge_problem const* problem, sparge_dtype dtype,
+                                       sparge_device const* device, sparge_options const* options,
+                                       sparge_plan* plan, sparge_status* status) {
+  return answer(status, [&] {
+    return with_any_element(dtype, [&](auto element) {
+      using T = typename decltype(element)::type;
+      return make_plan<MergePlan<T>>(PlanInputs{problem, device, options}, plan_merge_partials<T>, plan);
+    });
+  });
+}
+
 sparge_code sparge_plan_distillation_loss(sparge_distillation_problem const* problem, sparge_dtype dtype,
                                           sparge_device const* device, sparge_options const* options,
                                           sparge_plan* plan, sparge_status* status) {
   return answer(status, [&] {
-    return with_distillation_element(dtype, [&](auto element) {
+    return with_any_element(dtype, [&](auto element) {
       using T = typename decltype(element)::type;
       return make_plan<DistillationLossPlan<T>>(PlanInputs{problem, device, options},
                                                 plan_distillation_loss<T>, plan);
@@ -129,7 +140,7 @@ sparge_code sparge_plan_interpolate(sparge_distillation_problem const* problem, 
                                     sparge_device const* device, sparge_options const* options,
                                     sparge_plan* plan, sparge_status* status) {
   return answer(status, [&] {
-    return with_distillation_element(dtype, [&](auto element) {
+    return with_any_element(dtype, [&](auto element) {
       using T = typename decltype(element)::type;
       return make_plan<InterpolatePlan<T>>(PlanInputs{problem, device, options}, plan_interpolate<T>, plan);
     });

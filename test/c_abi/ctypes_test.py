@@ -8,7 +8,7 @@ import unittest
 import sparge_ctypes
 from sparge_ctypes import (BF16, F16, F32, INVALID_ARGUMENT, PLAN_MISMATCH, UNSUPPORTED, BackwardArgs, Device,
                            DistillationLossArgs, DistillationProblem, Error, ForwardArgs, InterpolateArgs, Library,
-                           Options, Problem, Tensor)
+                           Mask, MergePartialsArgs, Options, Partial, Problem, SliceMaskArgs, Tensor)
 
 LIBRARY, LAYOUT = sys.argv[1:3]
 
@@ -57,7 +57,7 @@ class CtypesTest(unittest.TestCase):
         self.assertEqual(sorted(python_layout()), sorted(c_layout))
 
     def test_every_struct_sets_its_size(self):
-        self.assertEqual(some_problem().struct_size, 80)
+        self.assertEqual(some_problem().struct_size, 88)
         self.assertEqual(ForwardArgs().struct_size, 352)
         self.assertEqual(BackwardArgs().struct_size, 680)
         with self.assertRaises(TypeError):
@@ -103,6 +103,28 @@ class CtypesTest(unittest.TestCase):
             self.assertEqual((plan.workspace_bytes, plan.dtype, plan.kernel), (0, dtype, -1))
         negative = DistillationProblem(samples=-1)
         self.refused(INVALID_ARGUMENT, "problem.samples", self.sparge.plan_interpolate, negative, F32, device)
+
+    def test_merging_plans_and_arguments_need_no_gpu(self):
+        problem, device = some_problem(), some_device()
+        for dtype in (BF16, F16, F32):
+            plan = self.sparge.plan_merge_partials(problem, dtype, device)
+            self.assertEqual((plan.workspace_bytes, plan.dtype, plan.kernel), (0, dtype, -1))
+        args = MergePartialsArgs(count=2)
+        self.refused(INVALID_ARGUMENT, "partials", self.sparge.merge_partials, plan, args, None)
+        parts = (Partial * 2)(Partial(out=Tensor(dtype=F32)), Partial(out=Tensor(dtype=F32)))
+        args = MergePartialsArgs(partials=parts, count=2)
+        self.refused(PLAN_MISMATCH, "partials[0].out.shape", self.sparge.merge_partials, plan, args, None)
+        parts[1].out.dtype = BF16
+        self.refused(PLAN_MISMATCH, "partials.out.dtype", self.sparge.merge_partials, plan, args, None)
+        args.count = 17
+        self.refused(INVALID_ARGUMENT, "count", self.sparge.merge_partials, plan, args, None)
+
+    def test_masks_of_shards_are_checked_before_a_gpu_is_needed(self):
+        problem, device = some_problem(q_offset=256, all_q_tokens=1000, q_tokens=256), some_device()
+        plan = self.sparge.plan_mask_form(problem, device)
+        args = SliceMaskArgs(mask=Mask(4096, 2 * 4 * 2 * 2), q_block_count=2, kv_first_block=1, kv_block_count=33)
+        self.refused(INVALID_ARGUMENT, "kv.count", self.sparge.slice_mask, plan, args, None)
+        self.refused(INVALID_ARGUMENT, "problem.q_offset", self.sparge.plan_mask_form, some_problem(q_offset=1), device)
 
     def test_plans_of_equal_inputs_are_equal_bytes(self):
         for make in (self.sparge.plan_forward, self.sparge.plan_backward, self.sparge.plan_build_mask):

@@ -52,6 +52,7 @@ static void print_plan(void) {
   MEMBER(sparge_problem, order);
   MEMBER(sparge_problem, reserved);
   MEMBER(sparge_problem, q_offset);
+  MEMBER(sparge_problem, all_q_tokens);
   STRUCT(sparge_options);
   MEMBER(sparge_options, struct_size);
   MEMBER(sparge_options, has_force_kernel);
@@ -153,6 +154,21 @@ static void print_backward_args(void) {
   MEMBER(sparge_backward_args, grad_v);
 }
 
+static void print_merging(void) {
+  STRUCT(sparge_partial);
+  MEMBER(sparge_partial, out);
+  MEMBER(sparge_partial, lse);
+  STRUCT(sparge_merge_partials_args);
+  MEMBER(sparge_merge_partials_args, struct_size);
+  MEMBER(sparge_merge_partials_args, partials);
+  MEMBER(sparge_merge_partials_args, count);
+  MEMBER(sparge_merge_partials_args, reserved);
+  MEMBER(sparge_merge_partials_args, running);
+  MEMBER(sparge_merge_partials_args, out);
+  MEMBER(sparge_merge_partials_args, running_out);
+  MEMBER(sparge_merge_partials_args, lse);
+}
+
 static void print_distillation(void) {
   STRUCT(sparge_distillation_problem);
   MEMBER(sparge_distillation_problem, struct_size);
@@ -183,6 +199,14 @@ static void print_mask_form_args(void) {
   MEMBER(sparge_transpose_mask_args, struct_size);
   MEMBER(sparge_transpose_mask_args, mask);
   MEMBER(sparge_transpose_mask_args, transposed);
+  STRUCT(sparge_slice_mask_args);
+  MEMBER(sparge_slice_mask_args, struct_size);
+  MEMBER(sparge_slice_mask_args, mask);
+  MEMBER(sparge_slice_mask_args, q_first_block);
+  MEMBER(sparge_slice_mask_args, q_block_count);
+  MEMBER(sparge_slice_mask_args, kv_first_block);
+  MEMBER(sparge_slice_mask_args, kv_block_count);
+  MEMBER(sparge_slice_mask_args, shard);
   STRUCT(sparge_byte_mask_args);
   MEMBER(sparge_byte_mask_args, struct_size);
   MEMBER(sparge_byte_mask_args, mask);
@@ -202,6 +226,7 @@ int main(void) {
   print_tensors_and_masks();
   print_args();
   print_backward_args();
+  print_merging();
   print_distillation();
   print_mask_form_args();
   return 0;

@@ -11,7 +11,8 @@ using namespace sparge;
 using namespace sparge::test;
 
 TEST_CASE("Each member of a C problem is that of the C++ problem") {
-  AttentionProblem const wanted{3, 12, 4, 201, 302, 128, 64, 128, 0.3f, TokenOrder::causal_bottom_right, 77};
+  AttentionProblem const wanted{3,  12, 4, 201, 302, 128, 64, 128, 0.3f, TokenOrder::causal_bottom_right,
+                                77, 900};
   auto const problem = c_problem(wanted);
   AttentionProblem p;
   must(c_api::convert(&problem, &p));
@@ -141,6 +142,15 @@ TEST_CASE("Each argument of the C conversions of masks is refused by its own nam
       lay_out_transpose, sparge_transpose_mask,
       {{"mask.data", [](Transpose& c) { c.args.mask.data = nullptr; }},
        {"transposed.data", [](Transpose& c) { c.args.transposed.data = nullptr; }}});
+  using Slice = CArguments<sparge_slice_mask_args>;
+  check_each_member<sparge_slice_mask_args>(lay_out_slice, sparge_slice_mask,
+                                            {{"mask.data", [](Slice& c) { c.args.mask.data = nullptr; }},
+                                             {"shard.data", [](Slice& c) { c.args.shard.data = nullptr; }},
+                                             {"shard.words", [](Slice& c) { c.args.q_block_count -= 1; }},
+                                             {"q.first", [](Slice& c) { c.args.q_first_block = -1; }},
+                                             {"q.count", [](Slice& c) { c.args.q_block_count = -1; }},
+                                             {"kv.first", [](Slice& c) { c.args.kv_first_block = 1000; }},
+                                             {"kv.count", [](Slice& c) { c.args.kv_block_count += 1; }}});
   using Bytes = CArguments<sparge_byte_mask_args>;
   std::vector<Spoilt<sparge_byte_mask_args>> const bytes{
       {"mask.data", [](Bytes& c) { c.args.mask.data = nullptr; }},
@@ -173,6 +183,7 @@ TEST_CASE("Pooling, selection, statistics and forms through the C ABI are bit-eq
   check_same_bytes<sparge_select_blocks_args>(lay_out_select, sparge_select_blocks);
   check_same_bytes<sparge_mask_stats_args>(lay_out_stats, sparge_mask_stats);
   check_same_bytes<sparge_transpose_mask_args>(lay_out_transpose, sparge_transpose_mask);
+  check_same_bytes<sparge_slice_mask_args>(lay_out_slice, sparge_slice_mask);
   check_same_bytes<sparge_byte_mask_args>(lay_out_to_bytes, sparge_mask_to_bytes);
   check_same_bytes<sparge_byte_mask_args>(lay_out_from_bytes, sparge_mask_from_bytes);
   check_same_bytes<sparge_block_lists_args>(lay_out_to_lists, sparge_mask_to_lists);

@@ -96,6 +96,8 @@ TEST_CASE("C plans hold the values of C++ plans and nothing between them") {
   check_attention_plan<MaskFormPlan>(plan_mask_form);
   check_attention_plan<ForwardPlan<bfloat16>>(plan_forward);
   check_attention_plan<BackwardPlan<float16>>(plan_backward);
+  check_attention_plan<MergePlan<bfloat16>>(plan_merge_partials);
+  check_attention_plan<MergePlan<float>>(plan_merge_partials);
   check_distillation_plan<DistillationLossPlan<float>>(plan_distillation_loss);
   check_distillation_plan<InterpolatePlan<bfloat16>>(plan_interpolate);
 }

@@ -39,7 +39,7 @@ TEST_CASE("Sizes of the C structs stay what they were published as") {
   CHECK(sizeof(sparge_status) == 512);
   CHECK(sizeof(sparge_plan) == 512);
   CHECK(sizeof(sparge_device) == 48);
-  CHECK(sizeof(sparge_problem) == 80);
+  CHECK(sizeof(sparge_problem) == 88);
   CHECK(sizeof(sparge_options) == 24);
   CHECK(sizeof(sparge_tensor) == 80);
   CHECK(sizeof(sparge_mask) == 16);
@@ -52,10 +52,13 @@ TEST_CASE("Sizes of the C structs stay what they were published as") {
   CHECK(sizeof(sparge_mask_stats_args) == 56);
   CHECK(sizeof(sparge_forward_args) == 352);
   CHECK(sizeof(sparge_backward_args) == 680);
+  CHECK(sizeof(sparge_partial) == 88);
+  CHECK(sizeof(sparge_merge_partials_args) == 280);
   CHECK(sizeof(sparge_distillation_problem) == 24);
   CHECK(sizeof(sparge_distillation_loss_args) == 64);
   CHECK(sizeof(sparge_interpolate_args) == 48);
   CHECK(sizeof(sparge_transpose_mask_args) == 40);
+  CHECK(sizeof(sparge_slice_mask_args) == 72);
   CHECK(sizeof(sparge_byte_mask_args) == 40);
   CHECK(sizeof(sparge_block_lists_args) == 48);
 }
@@ -98,7 +101,7 @@ TEST_CASE("Members of a newer caller are accepted at zero and refused by name wh
   problem.later = std::int64_t{1} << 56;
   words = 99;
   check_c_refused(sparge_mask_words(problem.get(), &words, &status), status, SPARGE_UNSUPPORTED,
-                  "problem.struct_size", 88, 80);
+                  "problem.struct_size", 96, 88);
   CHECK(words == 99);
 }
 
@@ -123,7 +126,7 @@ TEST_CASE("A struct whose size was not set is refused by name") {
   };
   check_c_ok(plan_forward(), status);
   problem.struct_size = 0;
-  check_c_refused(plan_forward(), status, SPARGE_INVALID_ARGUMENT, "problem.struct_size", 0, 80);
+  check_c_refused(plan_forward(), status, SPARGE_INVALID_ARGUMENT, "problem.struct_size", 0, 88);
   problem.struct_size = sizeof problem, device.struct_size = sizeof(void*);
   check_c_refused(plan_forward(), status, SPARGE_INVALID_ARGUMENT, "device.struct_size", 8, 48);
   device.struct_size = sizeof device, options.struct_size = sizeof(void*);

@@ -27,7 +27,8 @@ std::vector<CPlanCall> every_attention_plan_call() {
           {"mask_stats", sparge_plan_mask_stats},
           {"mask_form", sparge_plan_mask_form},
           {"forward", with_bf16<sparge_plan_forward>},
-          {"backward", with_bf16<sparge_plan_backward>}};
+          {"backward", with_bf16<sparge_plan_backward>},
+          {"merge_partials", with_bf16<sparge_plan_merge_partials>}};
 }
 
 /// A plan call of distillation as one of attention, on a problem of its own.
@@ -64,26 +65,30 @@ sparge_code without_workspace_on_nothing(sparge_plan const* plan, sparge_status*
 }
 
 std::vector<CCall> every_c_call() {
-  return {{"pool", "pool", on_nothing<sparge_pool_args, sparge_pool>},
-          {"select_blocks", "select_blocks", on_nothing<sparge_select_blocks_args, sparge_select_blocks>},
-          {"build_mask", "build_mask", on_nothing<sparge_build_mask_args, sparge_build_mask>},
-          {"mask_stats", "mask_stats", on_nothing<sparge_mask_stats_args, sparge_mask_stats>},
-          {"transpose_mask", "mask_form",
-           without_workspace_on_nothing<sparge_transpose_mask_args, sparge_transpose_mask>},
-          {"mask_to_bytes", "mask_form",
-           without_workspace_on_nothing<sparge_byte_mask_args, sparge_mask_to_bytes>},
-          {"mask_from_bytes", "mask_form",
-           without_workspace_on_nothing<sparge_byte_mask_args, sparge_mask_from_bytes>},
-          {"mask_to_lists", "mask_form",
-           without_workspace_on_nothing<sparge_block_lists_args, sparge_mask_to_lists>},
-          {"mask_from_lists", "mask_form",
-           without_workspace_on_nothing<sparge_block_lists_args, sparge_mask_from_lists>},
-          {"forward", "forward", on_nothing<sparge_forward_args, sparge_forward>},
-          {"backward", "backward", on_nothing<sparge_backward_args, sparge_backward>},
-          {"distillation_loss", "distillation_loss",
-           on_nothing<sparge_distillation_loss_args, sparge_distillation_loss>},
-          {"interpolate", "interpolate",
-           without_workspace_on_nothing<sparge_interpolate_args, sparge_interpolate>}};
+  return {
+      {"pool", "pool", on_nothing<sparge_pool_args, sparge_pool>},
+      {"select_blocks", "select_blocks", on_nothing<sparge_select_blocks_args, sparge_select_blocks>},
+      {"build_mask", "build_mask", on_nothing<sparge_build_mask_args, sparge_build_mask>},
+      {"mask_stats", "mask_stats", on_nothing<sparge_mask_stats_args, sparge_mask_stats>},
+      {"transpose_mask", "mask_form",
+       without_workspace_on_nothing<sparge_transpose_mask_args, sparge_transpose_mask>},
+      {"slice_mask", "mask_form", without_workspace_on_nothing<sparge_slice_mask_args, sparge_slice_mask>},
+      {"mask_to_bytes", "mask_form",
+       without_workspace_on_nothing<sparge_byte_mask_args, sparge_mask_to_bytes>},
+      {"mask_from_bytes", "mask_form",
+       without_workspace_on_nothing<sparge_byte_mask_args, sparge_mask_from_bytes>},
+      {"mask_to_lists", "mask_form",
+       without_workspace_on_nothing<sparge_block_lists_args, sparge_mask_to_lists>},
+      {"mask_from_lists", "mask_form",
+       without_workspace_on_nothing<sparge_block_lists_args, sparge_mask_from_lists>},
+      {"forward", "forward", on_nothing<sparge_forward_args, sparge_forward>},
+      {"backward", "backward", on_nothing<sparge_backward_args, sparge_backward>},
+      {"merge_partials", "merge_partials",
+       without_workspace_on_nothing<sparge_merge_partials_args, sparge_merge_partials>},
+      {"distillation_loss", "distillation_loss",
+       on_nothing<sparge_distillation_loss_args, sparge_distillation_loss>},
+      {"interpolate", "interpolate",
+       without_workspace_on_nothing<sparge_interpolate_args, sparge_interpolate>}};
 }
 
 /// Plans for the current device, or for one that is not here.

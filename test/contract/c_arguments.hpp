@@ -83,6 +83,14 @@ inline CArguments<sparge_transpose_mask_args> as_c(CallSite const& site, Transpo
   return call;
 }
 
+inline CArguments<sparge_slice_mask_args> as_c(CallSite const& site, SliceCall const& from) {
+  auto call = c_arguments<sparge_slice_mask_args>(site, {}, sparge_plan_mask_form);
+  call.args.mask = c_mask(from.mask), call.args.shard = c_mask(from.shard);
+  call.args.q_first_block = from.q.first, call.args.q_block_count = from.q.count;
+  call.args.kv_first_block = from.kv.first, call.args.kv_block_count = from.kv.count;
+  return call;
+}
+
 template <class Call>
 CArguments<sparge_byte_mask_args> bytes_as_c(CallSite const& site, Call const& from) {
   auto call = c_arguments<sparge_byte_mask_args>(site, {}, sparge_plan_mask_form);

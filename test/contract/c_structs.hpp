@@ -24,6 +24,7 @@ inline sparge_problem c_problem(AttentionProblem const& p) {
   out.q_tokens = p.q_tokens, out.kv_tokens = p.kv_tokens, out.head_dim = p.head_dim;
   out.q_block = p.q_block, out.kv_block = p.kv_block, out.scale = p.scale;
   out.order = static_cast<sparge_order>(p.order), out.q_offset = p.q_offset;
+  out.all_q_tokens = p.all_q_tokens;
   return out;
 }
 
@@ -77,6 +78,11 @@ sparge_backward_args c_backward_args(BackwardArgs<T> const& from) {
   args.grad_q = c_tensor(from.grad_q);
   args.grad_k = c_tensor(from.grad_k), args.grad_v = c_tensor(from.grad_v);
   return args;
+}
+
+template <class T>
+sparge_partial c_partial(Partial<T> const& from) {
+  return {c_tensor(from.out), from.lse};
 }
 
 /// A plan call of bf16 as one that takes no element type.

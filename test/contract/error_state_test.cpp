@@ -10,6 +10,7 @@
 #include "contract/wrong_distillation.hpp"
 #include "contract/wrong_forward.hpp"
 #include "contract/wrong_mask_calls.hpp"
+#include "contract/wrong_merge.hpp"
 #include "sparge/sparge.hpp"
 #include "support/catch.hpp"
 #include "support/gpu.hpp"
@@ -92,6 +93,13 @@ TEST_CASE("U68 U99 after each refused backward nothing has happened and the next
   check_nothing_happens(lay_out_backward<float16>, wrong_backward_calls<float16>);
 }
 
+TEST_CASE("U68 U99 after each refused merge nothing has happened and the next call works", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  check_nothing_happens(lay_out_merge<bfloat16>, wrong_merge_calls<bfloat16>);
+  check_nothing_happens(lay_out_merge<float16>, wrong_running_merge_calls<float16>);
+  check_nothing_happens(lay_out_merge<float>, wrong_merge_calls<float>);
+}
+
 TEST_CASE("U68 U99 after each refused distillation nothing has happened and the next call works", "[gpu]") {
   SKIP_WITHOUT_GPU();
   check_nothing_happens(lay_out_distillation_loss<bfloat16>, wrong_distillation_calls<bfloat16>);
@@ -107,6 +115,7 @@ TEST_CASE("U68 U99 after each refused mask call nothing has happened and the nex
   check_nothing_happens(lay_out_build_mask<float16>, wrong_build_mask_calls<float16>);
   check_nothing_happens(lay_out_stats, wrong_stats_calls);
   check_nothing_happens(lay_out_transpose, wrong_transpose_calls);
+  check_nothing_happens(lay_out_slice, wrong_slice_calls);
   check_nothing_happens(lay_out_to_bytes, wrong_to_bytes_calls);
   check_nothing_happens(lay_out_from_bytes, wrong_from_bytes_calls);
   check_nothing_happens(lay_out_to_lists, wrong_to_lists_calls);
@@ -251,6 +260,11 @@ TEST_CASE("U85 plain host memory is refused by name by the forms of a mask", "[g
       {{"mask.data", [](Transpose& c, void* at) { c.mask.data = static_cast<std::uint32_t*>(at); }},
        {"transposed.data",
         [](Transpose& c, void* at) { c.transposed.data = static_cast<std::uint32_t*>(at); }}});
+  using Slice = SliceCall;
+  check_locations_of<Slice>(
+      lay_out_slice,
+      {{"mask.data", [](Slice& c, void* at) { c.mask.data = static_cast<std::uint32_t*>(at); }},
+       {"shard.data", [](Slice& c, void* at) { c.shard.data = static_cast<std::uint32_t*>(at); }}});
   using ToBytes = ToBytesCall;
   check_locations_of<ToBytes>(
       lay_out_to_bytes,
@@ -273,6 +287,21 @@ TEST_CASE("U85 plain host memory is refused by name by the forms of a mask", "[g
       {{"lists.counts", [](FromLists& c, void* at) { c.lists.counts = static_cast<std::int32_t*>(at); }},
        {"lists.indices", [](FromLists& c, void* at) { c.lists.indices = static_cast<std::int32_t*>(at); }},
        {"mask.data", [](FromLists& c, void* at) { c.mask.data = static_cast<std::uint32_t*>(at); }}});
+}
+
+TEST_CASE("U85 plain host memory is refused by name by merging", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  using Merge = MergeCall<bfloat16>;
+  check_locations_of<Merge>(
+      lay_out_merge<bfloat16>,
+      {{"partials[1].out.data",
+        [](Merge& c, void* at) { c.args.partials[1].out.data = static_cast<bfloat16*>(at); }},
+       {"partials[1].lse", [](Merge& c, void* at) { c.args.partials[1].lse = static_cast<float*>(at); }},
+       {"running.out.data", [](Merge& c, void* at) { c.args.running.out.data = static_cast<float*>(at); }},
+       {"running.lse", [](Merge& c, void* at) { c.args.running.lse = static_cast<float*>(at); }},
+       {"out.data", [](Merge& c, void* at) { c.args.out.data = static_cast<bfloat16*>(at); }},
+       {"running_out.data", [](Merge& c, void* at) { c.args.running_out.data = static_cast<float*>(at); }},
+       {"lse", [](Merge& c, void* at) { c.args.lse = static_cast<float*>(at); }}});
 }
 
 TEST_CASE("U85 plain host memory is refused by name by distillation", "[gpu]") {

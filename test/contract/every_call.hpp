@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "contract/distillation_calls.hpp"
+#include "contract/merge_calls.hpp"
 #include "contract/public_call.hpp"
 #include "sparge/sparge.hpp"
 #include "support/attention_case.hpp"
@@ -160,6 +161,22 @@ inline PublicCall transpose_mask_call(AttentionProblem const& p, MaskFormPlan co
           [=] { return out->download_bytes(); }};
 }
 
+/// Without the first block of either axis, so that rows of the shard begin inside words.
+inline PublicCall slice_mask_call(AttentionProblem const& p, MaskFormPlan const& plan) {
+  BlockRange const q{1, p.q_blocks() - 1}, kv{1, p.kv_blocks() - 1};
+  std::int64_t const words = p.batch * p.heads * q.count * ((kv.count + 31) / 32);
+  auto in = std::make_shared<detail::DeviceMask>(p);
+  auto out = std::make_shared<DeviceBuffer<std::uint32_t>>(words);
+  return {"slice_mask",
+          0,
+          [=](Workspace, cudaStream_t stream) {
+            return slice_mask(plan, in->out(), q, kv, {out->data(), static_cast<std::size_t>(words)}, stream);
+          },
+          [=](std::uint64_t seed) { in->set(seed); },
+          [=] { out->fill_bytes(0xFF); },
+          [=] { return out->download_bytes(); }};
+}
+
 inline PublicCall mask_to_bytes_call(AttentionProblem const& p, MaskFormPlan const& plan) {
   auto in = std::make_shared<detail::DeviceMask>(p);
   auto out = std::make_shared<DeviceBuffer<std::uint8_t>>(detail::count_rows(p) * p.kv_blocks());
@@ -300,13 +317,20 @@ std::vector<PublicCall> every_public_call(Device const& device, PlanOptions cons
                                           AttentionProblem const& p = contract_problem()) {
   MaskFormPlan form;
   must(plan_mask_form(p, device, options, &form));
-  std::vector<PublicCall> calls{
-      pool_call<T>(p, device, options),       select_blocks_call(p, device, options),
-      build_mask_call<T>(p, device, options), mask_stats_call(p, device, options),
-      transpose_mask_call(p, form),           mask_to_bytes_call(p, form),
-      mask_from_bytes_call(p, form),          mask_to_lists_call(p, form),
-      mask_from_lists_call(p, form),          forward_call<T>(p, device, options),
-      backward_call<T>(p, device, options)};
+  std::vector<PublicCall> calls{pool_call<T>(p, device, options),
+                                select_blocks_call(p, device, options),
+                                build_mask_call<T>(p, device, options),
+                                mask_stats_call(p, device, options),
+                                transpose_mask_call(p, form),
+                                slice_mask_call(p, form),
+                                mask_to_bytes_call(p, form),
+                                mask_from_bytes_call(p, form),
+                                mask_to_lists_call(p, form),
+                                mask_from_lists_call(p, form),
+                                forward_call<T>(p, device, options),
+                                backward_call<T>(p, device, options),
+                                merge_partials_call<T>(p, device, options),
+                                merge_partials_call<float>(p, device, options)};
   DistillationProblem const distillation = contract_distillation(p);
   calls.push_back(distillation_loss_call<T>(distillation, device, options));
   calls.push_back(distillation_loss_call<float>(distillation, device, options));

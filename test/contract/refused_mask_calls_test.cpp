@@ -42,6 +42,10 @@ TEST_CASE("U46 transpose_mask refuses each wrong argument by name") {
   check_table(lay_out_transpose, wrong_transpose_calls);
 }
 
+TEST_CASE("U46 slice_mask refuses each wrong argument by name") {
+  check_table(lay_out_slice, wrong_slice_calls);
+}
+
 TEST_CASE("U46 mask_to_bytes and mask_from_bytes refuse each wrong argument by name") {
   check_table(lay_out_to_bytes, wrong_to_bytes_calls);
   check_table(lay_out_from_bytes, wrong_from_bytes_calls);

@@ -1,5 +1,6 @@
 /// Wrong problems, devices and options: every plan_* refuses them by name. No GPU is asked.
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -53,7 +54,9 @@ std::vector<PlanCall> every_plan_call() {
           plan_call<MaskStatsPlan, plan_mask_stats>("plan_mask_stats"),
           plan_call<MaskFormPlan, plan_mask_form>("plan_mask_form"),
           plan_call<ForwardPlan<bfloat16>, plan_forward<bfloat16>>("plan_forward bf16"),
-          plan_call<ForwardPlan<float16>, plan_forward<float16>>("plan_forward f16")};
+          plan_call<ForwardPlan<float16>, plan_forward<float16>>("plan_forward f16"),
+          plan_call<MergePlan<bfloat16>, plan_merge_partials<bfloat16>>("plan_merge_partials bf16"),
+          plan_call<MergePlan<float>, plan_merge_partials<float>>("plan_merge_partials f32")};
 }
 
 void check_all_refuse(PlanInputs const& inputs, Refusal const& wanted) {
@@ -149,13 +152,43 @@ TEST_CASE("U57 a scale that is not finite and positive is refused") {
   }
 }
 
-TEST_CASE("U43 U64 causal order and a query offset are refused until they are built") {
+TEST_CASE("U43 U64 causal order is refused until it is built") {
   check_all_refuse_problem([](AttentionProblem& p) { p.order = TokenOrder::causal_bottom_right; },
                            not_built("problem.order", 1));
   check_all_refuse_problem([](AttentionProblem& p) { p.order = static_cast<TokenOrder>(9); },
                            not_built("problem.order", 9));
-  check_all_refuse_problem([](AttentionProblem& p) { p.q_offset = 128; }, not_built("problem.q_offset", 128));
-  check_all_refuse_problem([](AttentionProblem& p) { p.q_offset = -1; }, not_built("problem.q_offset", -1));
+}
+
+TEST_CASE("U64 shards of queries that are not whole blocks of the whole problem are refused") {
+  using P = AttentionProblem;
+  check_all_refuse_problem([](P& p) { p.q_offset = -128; }, invalid("problem.q_offset", -128));
+  check_all_refuse_problem([](P& p) { p.q_offset = 64; }, invalid("problem.q_offset", 64, 128));
+  check_all_refuse_problem([](P& p) { p.q_block = 64, p.q_offset = 100; },
+                           invalid("problem.q_offset", 100, 64));
+  std::int64_t const far = huge / 128 * 128;
+  check_all_refuse_problem([&](P& p) { p.q_offset = far; }, not_built("problem.q_offset", far));
+  check_all_refuse_problem([&](P& p) { p.all_q_tokens = huge; }, not_built("problem.all_q_tokens", huge));
+  check_all_refuse_problem([](P& p) { p.q_offset = 128, p.all_q_tokens = 327; },
+                           invalid("problem.all_q_tokens", 327, 328));
+  check_all_refuse_problem([](P& p) { p.all_q_tokens = -1; }, invalid("problem.all_q_tokens", -1, 200));
+  check_all_refuse_problem([](P& p) { p.all_q_tokens = 201; }, invalid("problem.q_tokens", 200, 128));
+}
+
+TEST_CASE("Shards of queries are accepted by every plan call") {
+  for (auto const& [offset, tokens, all] : {std::array<std::int64_t, 3>{0, 128, 1000},
+                                            {128, 256, 1000},
+                                            {896, 104, 1000},
+                                            {896, 104, 0},
+                                            {256, 0, 1000},
+                                            {1024, 0, 1000}}) {
+    PlanInputs inputs;
+    inputs.problem.q_offset = offset, inputs.problem.q_tokens = tokens, inputs.problem.all_q_tokens = all;
+    for (PlanCall const& call : every_plan_call()) {
+      CAPTURE(call.name, offset, tokens, all);
+      bool untouched = true;
+      CHECK(text_of(call.plan(inputs, &untouched)) == text_of(Status{}));
+    }
+  }
 }
 
 TEST_CASE("Sizes that do not fit are refused instead of wrapping") {

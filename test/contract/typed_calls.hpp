@@ -62,6 +62,14 @@ struct TransposeCall {
   Status run(cudaStream_t stream) const { return transpose_mask(plan, mask, transposed, stream); }
 };
 
+struct SliceCall {
+  MaskFormPlan plan;
+  MaskView mask;
+  BlockRange q, kv;
+  MaskOut shard;
+  Status run(cudaStream_t stream) const { return slice_mask(plan, mask, q, kv, shard, stream); }
+};
+
 struct ToBytesCall {
   MaskFormPlan plan;
   MaskView mask;
@@ -220,6 +228,18 @@ inline StatsCall lay_out_stats(CallSite& site) {
 
 inline TransposeCall lay_out_transpose(CallSite& site) {
   return {site.form_plan(), site.bits(), site.transposed_bits()};
+}
+/// Without the first block of either axis.
+inline SliceCall lay_out_slice(CallSite& site) {
+  AttentionProblem const& p = site.problem;
+  BlockRange const q{1, p.q_blocks() - 1}, kv{1, p.kv_blocks() - 1};
+  std::int64_t const words = p.batch * p.heads * q.count * ((kv.count + 31) / 32);
+  MaskOut const mask = site.bits();
+  return {site.form_plan(),
+          mask,
+          q,
+          kv,
+          {site.carver.take<std::uint32_t>(words), static_cast<std::size_t>(words)}};
 }
 inline ToBytesCall lay_out_to_bytes(CallSite& site) {
   return {site.form_plan(), site.bits(), site.bytes<std::uint8_t>()};

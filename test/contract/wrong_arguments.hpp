@@ -58,11 +58,25 @@ public:
           [=](Call& call) { reach(call).words = static_cast<std::size_t>(wrong); });
   }
 
-  /// `reach(call)` is a TensorView.
+  /// `reach(call)` is a TensorView; `unit` of its elements are 16 bytes.
   template <class Reach>
-  void add_view(char const* data, char const* shape, char const* stride, Reach reach) {
+  void add_view(char const* data, char const* shape, char const* stride, Reach reach, std::int64_t unit = 8) {
     add_pointer(
         data, [=](Call & call) -> auto& { return reach(call).data; }, 16);
+    add_shapes_and_strides(shape, stride, reach, unit);
+  }
+
+  /// The same for a view that may be null.
+  template <class Reach>
+  void add_misplaced_view(char const* data, char const* shape, char const* stride, Reach reach,
+                          std::int64_t unit) {
+    add_pointer(
+        data, [=](Call & call) -> auto& { return reach(call).data; }, 16, true);
+    add_shapes_and_strides(shape, stride, reach, unit);
+  }
+
+  template <class Reach>
+  void add_shapes_and_strides(char const* shape, char const* stride, Reach reach, std::int64_t unit) {
     for (int axis = 0; axis < 4; ++axis) {
       std::int64_t const length = reach(right_).shape[axis];
       for (std::int64_t wrong : {length - 1, length + 1, -length})
@@ -72,8 +86,9 @@ public:
     std::int64_t const too_far = std::numeric_limits<std::int64_t>::max() / 16 * 8;
     for (int axis = 0; axis < 3; ++axis) {
       std::int64_t const step = reach(right_).stride[axis];
-      add_stride(stride, reach, axis, step + 4, {StatusCode::invalid_argument, stride, axis, step + 4, 8});
-      add_stride(stride, reach, axis, step + 1, {StatusCode::invalid_argument, stride, axis, step + 1, 8});
+      add_stride(stride, reach, axis, step + unit / 2,
+                 {StatusCode::invalid_argument, stride, axis, step + unit / 2, unit});
+      add_stride(stride, reach, axis, step + 1, {StatusCode::invalid_argument, stride, axis, step + 1, unit});
       add_stride(stride, reach, axis, -step, invalid_axis(stride, axis, -step));
       add_stride(stride, reach, axis, too_far, invalid_axis(stride, axis, too_far));
     }

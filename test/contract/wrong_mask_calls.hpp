@@ -184,6 +184,30 @@ inline WrongCalls<TransposeCall> wrong_transpose_calls(TransposeCall const& righ
   return wrong;
 }
 
+inline WrongCalls<SliceCall> wrong_slice_calls(SliceCall const& right) {
+  using Call = SliceCall;
+  WrongCalls<Call> wrong(right);
+  wrong.add_mask(
+      "mask.data", "mask.words", [](Call & c) -> auto& { return c.mask; });
+  wrong.add_mask(
+      "shard.data", "shard.words", [](Call & c) -> auto& { return c.shard; });
+  wrong.add_alias("shard.data", [](Call& c) { c.mask.data = c.shard.data; });
+  AttentionProblem const& p = right.plan.problem;
+  constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();
+  auto const add_range = [&](char const* first, char const* count, std::int64_t blocks, auto reach) {
+    for (std::int64_t wrong_first : {std::int64_t{-1}, blocks + 1, huge, -huge})
+      wrong.add(first, invalid(first, wrong_first, blocks), [=](Call& c) { reach(c).first = wrong_first; });
+    for (std::int64_t wrong_count : {std::int64_t{-1}, blocks, huge, -huge})
+      wrong.add(count, invalid(count, wrong_count, blocks - 1),
+                [=](Call& c) { reach(c).count = wrong_count; });
+  };
+  add_range(
+      "q.first", "q.count", p.q_blocks(), [](Call & c) -> auto& { return c.q; });
+  add_range(
+      "kv.first", "kv.count", p.kv_blocks(), [](Call & c) -> auto& { return c.kv; });
+  return wrong;
+}
+
 inline WrongCalls<ToBytesCall> wrong_to_bytes_calls(ToBytesCall const& right) {
   using Call = ToBytesCall;
   WrongCalls<Call> wrong(right);

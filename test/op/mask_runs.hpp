@@ -179,6 +179,15 @@ inline MaskWords run_transpose(AttentionProblem const& p, MaskWords const& words
   return transposed.download();
 }
 
+inline MaskWords run_slice(AttentionProblem const& p, MaskWords const& words, BlockRange q, BlockRange kv) {
+  DeviceMask const mask(words),
+      shard(static_cast<std::size_t>(p.batch * p.heads * q.count * ((kv.count + 31) / 32)));
+  Stream const stream;
+  must(slice_mask(form_plan(p), mask.bits(), q, kv, shard.bits(), stream));
+  stream.wait();
+  return shard.download();
+}
+
 inline std::vector<std::uint8_t> run_to_bytes(AttentionProblem const& p, MaskWords const& words,
                                               std::size_t offset_bytes = 0) {
   DeviceMask const mask(words);

@@ -107,7 +107,7 @@ TEST_CASE("a scale of 0 means 1 over the root of head_dim") {
 
 TEST_CASE("problems differ when any field differs, and equal ones hash alike") {
   AttentionProblem const base{1, 12, 4, 200, 300, 128};
-  std::vector<AttentionProblem> all(12, base);
+  std::vector<AttentionProblem> all(13, base);
   all[1].batch = 2;
   all[2].heads = 16;
   all[3].kv_heads = 6;
@@ -119,6 +119,7 @@ TEST_CASE("problems differ when any field differs, and equal ones hash alike") {
   all[9].scale = 0.5f;
   all[10].order = TokenOrder::causal_bottom_right;
   all[11].q_offset = 1;
+  all[12].all_q_tokens = 1;
   std::hash<AttentionProblem> const hash;
   std::unordered_set<AttentionProblem> const set(all.begin(), all.end());
   CHECK(set.size() == all.size());

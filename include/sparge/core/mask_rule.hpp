@@ -5,12 +5,13 @@
 
 namespace sparge {
 
-/// Blocks that are kept whatever their score; OR-ed in after the choice and not counted in it.
+/// Blocks that are kept whatever their score; OR-ed in after the choice and not counted in it. Query tokens are counted in the whole
+/// problem, of which the queries at hand may be a shard: see AttentionProblem::q_offset.
 struct KeepRule {
   std::int64_t kv_front_tokens = 0;  ///< keep every key block that holds one of the first tokens (0 = none)
   std::int64_t kv_back_tokens = 0;   ///< ... one of the last tokens
   std::int64_t band_tokens =
-      -1;  ///< keep block pairs with a token pair |k - q - (kv_tokens - q_tokens)| <= band; -1 = none
+      -1;  ///< keep block pairs with a token pair |k - q - (kv_tokens - q_tokens of the whole problem)| <= band; -1 = none
   std::int64_t dense_q_front_tokens =
       0;  ///< query blocks that hold one of the first query tokens keep everything
   std::int64_t dense_q_back_tokens = 0;  ///< ... one of the last query tokens

@@ -28,6 +28,11 @@ struct MaskBits<Word const> {
 using MaskOut = MaskBits<std::uint32_t>;
 using MaskView = MaskBits<std::uint32_t const>;
 
+/// Blocks [first, first + count) of an axis of a mask.
+struct BlockRange {
+  std::int64_t first = 0, count = 0;
+};
+
 /// One byte per (query block, key block), contiguous [batch, heads, q_blocks, kv_blocks]; non-zero = kept, written as 1.
 /// Any alignment. `bytes` is the whole length.
 template <class Byte>

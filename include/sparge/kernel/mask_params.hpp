@@ -83,9 +83,10 @@ struct MaskRowsParams {
   MaskRule rule;
 };
 
+/// The keep rule counts query blocks and tokens in the whole problem: block i here is block first_q_block + i there.
 struct MaskSelectParams {
   MaskRowsParams rows;
-  std::int64_t q_tokens = 0, kv_tokens = 0;
+  std::int64_t whole_q_tokens = 0, kv_tokens = 0, first_q_block = 0;
   std::int32_t q_block = 0, kv_block = 0;
   std::uint32_t* mask = nullptr;  ///< out, [batch, heads, q_blocks, row_words]
 };
@@ -136,6 +137,19 @@ cudaError_t launch_mask_to_lists(MaskFormParams const& params, std::uint32_t con
                                  cudaStream_t stream) noexcept;
 cudaError_t launch_mask_from_lists(MaskFormParams const& params, BlockListsView lists, std::uint32_t* mask,
                                    cudaStream_t stream) noexcept;
+
+struct MaskSliceParams {
+  std::uint32_t const* mask = nullptr;  ///< [heads, q_blocks, row_words]
+  std::uint32_t* shard = nullptr;       ///< out, [heads, q.count, shard_words]
+  std::int64_t heads = 0;               ///< of all batch items
+  std::int64_t q_blocks = 0, row_words = 0, shard_words = 0;
+  BlockRange q, kv;
+};
+
+cudaError_t launch_mask_slice(MaskSliceParams const& params, cudaStream_t stream) noexcept;
+
+/// Threads of a thread block of slicing: each makes one word.
+inline constexpr std::int32_t slice_threads = 256;
 
 /// Warps of a thread block of transposing and of conversions: each takes a bit tile, a word, or a row.
 inline constexpr std::int32_t form_warps = 8;

@@ -27,15 +27,16 @@ private:
   /// 32 blocks a step: one mask word.
   static __device__ __forceinline__ void write(Params const& params, RowPosition const& at,
                                                RankedRow const& row, PrefixWalk prefix) {
-    BlockGrid const grid{params.q_tokens, params.kv_tokens, params.q_block, params.kv_block};
+    BlockGrid const grid{params.whole_q_tokens, params.kv_tokens, params.q_block, params.kv_block};
     KeepRule const& keep = params.rows.rule.keep;
-    bool const dense = keeps_every_block(keep, grid, at.q_block);
+    std::int64_t const q_block = params.first_q_block + at.q_block;
+    bool const dense = keeps_every_block(keep, grid, q_block);
     std::uint32_t* const words = params.mask + at.row * params.rows.row_words;
     for (int word = 0; word < params.rows.row_words; ++word) {
       int const block = 32 * word + lane_index();
       bool const exists = block < row.blocks();
       bool const chosen = prefix.step(row.key(block), exists);
-      bool const kept = chosen || (exists && (dense || is_forced_pair(keep, grid, at.q_block, block)));
+      bool const kept = chosen || (exists && (dense || is_forced_pair(keep, grid, q_block, block)));
       unsigned const bits = __ballot_sync(all_lanes, kept);
       if (lane_index() == 0) words[word] = bits;
     }

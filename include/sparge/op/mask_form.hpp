@@ -23,6 +23,21 @@ Status validate_form(MaskFormPlan const& plan, MaskBits<Word> const& mask) {
   return validate_mask({"mask.data", "mask.words", ""}, mask, count_mask_words(plan.problem));
 }
 
+/// The names of a range in messages.
+struct RangeName {
+  char const *first, *count;
+};
+
+inline Status validate_range(RangeName const& name, BlockRange range, std::int64_t blocks) {
+  if (range.first < 0 || range.first > blocks)
+    return refuse(name.first, "must lie in the mask, which has as many blocks as expected shows", range.first,
+                  blocks);
+  if (range.count < 0 || range.count > blocks - range.first)
+    return refuse(name.count, "must not leave the mask; expected shows the blocks from first on", range.count,
+                  blocks - range.first);
+  return {};
+}
+
 }  // namespace detail
 
 SPARGE_INLINE Status plan_mask_form(AttentionProblem const& problem, Device const& device,
@@ -47,6 +62,21 @@ SPARGE_INLINE Status transpose_mask(MaskFormPlan const& plan, MaskView mask, Mas
   MaskTransposeParams const params{mask.data,     transposed.data, p.batch * p.heads,         p.q_blocks(),
                                    p.kv_blocks(), p.row_words(),   ceil_div(p.q_blocks(), 32)};
   return launch_result("transposing kernel", launch_mask_transpose(params, stream));
+}
+
+SPARGE_INLINE Status slice_mask(MaskFormPlan const& plan, MaskView mask, BlockRange q, BlockRange kv,
+                                MaskOut shard, cudaStream_t stream) noexcept {
+  AttentionProblem const& p = plan.problem;
+  SPARGE_TRY(detail::validate_form(plan, mask));
+  SPARGE_TRY(detail::validate_range({"q.first", "q.count"}, q, p.q_blocks()));
+  SPARGE_TRY(detail::validate_range({"kv.first", "kv.count"}, kv, p.kv_blocks()));
+  std::int64_t const shard_words = ceil_div(kv.count, 32);
+  SPARGE_TRY(
+      validate_mask({"shard.data", "shard.words", ""}, shard, p.batch * p.heads * q.count * shard_words));
+  SPARGE_TRY(check_arguments(plan, {{"shard.data", place_of(shard)}}, {{"mask.data", place_of(mask)}}));
+  MaskSliceParams const params{
+      mask.data, shard.data, p.batch * p.heads, p.q_blocks(), p.row_words(), shard_words, q, kv};
+  return launch_result("slicing kernel", launch_mask_slice(params, stream));
 }
 
 SPARGE_INLINE Status mask_to_bytes(MaskFormPlan const& plan, MaskView mask, ByteMaskOut bytes,

@@ -11,8 +11,13 @@ namespace detail {
 inline Status enqueue_select(AttentionProblem const& p, RowLayout const& layout, SelectScratch const& scratch,
                              PooledVectors const& pooled, MaskRule const& rule, MaskOut mask,
                              cudaStream_t stream) {
-  MaskSelectParams params{
-      rows_params(p, rule, layout, scratch), p.q_tokens, p.kv_tokens, p.q_block, p.kv_block, mask.data};
+  MaskSelectParams params{rows_params(p, rule, layout, scratch),
+                          p.whole_q_tokens(),
+                          p.kv_tokens,
+                          p.q_offset / p.q_block,
+                          p.q_block,
+                          p.kv_block,
+                          mask.data};
   return enqueue_scored_rows(p, layout, scratch, pooled, stream, [&](RowChunk const& chunk) {
     params.rows.chunk = chunk;
     return launch_result("selecting kernel", launch_mask_select(params, layout.shared_bytes(), stream));

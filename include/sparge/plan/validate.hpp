@@ -57,6 +57,28 @@ inline Status validate_blocks(AttentionProblem const& p) {
   return {};
 }
 
+/// A shard of queries holds whole blocks of the whole problem, so that its rows of the mask are rows of the whole mask.
+inline Status validate_shard(AttentionProblem const& p) {
+  if (p.q_offset < 0) return refuse("problem.q_offset", "must be at least 0", p.q_offset);
+  if (p.q_offset % p.q_block != 0)
+    return refuse("problem.q_offset", "must be a multiple of q_block, which expected shows", p.q_offset,
+                  p.q_block);
+  if (p.q_offset > max_tokens - p.q_tokens)
+    return unsupported("problem.q_offset", "token indices of the whole problem are 32-bit", p.q_offset);
+  if (p.all_q_tokens > max_tokens)
+    return unsupported("problem.all_q_tokens", "token indices are 32-bit; split the sequence",
+                       p.all_q_tokens);
+  if (p.all_q_tokens == 0) return {};
+  std::int64_t const end = p.q_tokens == 0 ? 0 : p.q_offset + p.q_tokens;  // an empty shard may lie anywhere
+  if (p.all_q_tokens < end)
+    return refuse("problem.all_q_tokens", "must be 0 or at least q_offset + q_tokens, which expected shows",
+                  p.all_q_tokens, end);
+  if (end < p.all_q_tokens && p.q_tokens % p.q_block != 0)
+    return refuse("problem.q_tokens", "of a shard before the last must be a multiple of q_block (expected)",
+                  p.q_tokens, p.q_block);
+  return {};
+}
+
 /// Every array that a call may index must have a size that fits 64 bits in bytes.
 inline Status validate_sizes(AttentionProblem const& p) {
   std::int64_t const batch =
@@ -85,7 +107,7 @@ inline Status validate_problem(AttentionProblem const& p) {
   if (p.scale > largest_scale) return refuse_real("problem.scale", "must be at most 2e38", p.scale);
   if (p.order != TokenOrder::none)
     return unsupported("problem.order", "only TokenOrder::none is built", static_cast<std::int64_t>(p.order));
-  if (p.q_offset != 0) return unsupported("problem.q_offset", "only 0 is built", p.q_offset);
+  SPARGE_TRY(validate_shard(p));
   return validate_sizes(p);
 }
 

@@ -79,15 +79,17 @@ inline std::int64_t count_top_p(double top_p, std::vector<double> const& cumulat
   return std::min<std::int64_t>(crossing - cumulative.begin() + 1, candidates);
 }
 
-/// Whether the keep rule forces a block pair.
+/// Whether the keep rule forces a block pair. Queries count in the whole problem, of which `p` may be a shard.
 inline bool is_forced(AttentionProblem const& p, KeepRule const& keep, std::int64_t q_block,
                       std::int64_t kv_block) {
-  TokenRange const q = block_tokens(q_block, p.q_block, p.q_tokens);
+  TokenRange const shard = block_tokens(q_block, p.q_block, p.q_tokens);
+  TokenRange const q{p.q_offset + shard.begin, p.q_offset + shard.end};
   TokenRange const k = block_tokens(kv_block, p.kv_block, p.kv_tokens);
   if (k.begin < keep.kv_front_tokens || k.end > p.kv_tokens - keep.kv_back_tokens) return true;
-  if (q.begin < keep.dense_q_front_tokens || q.end > p.q_tokens - keep.dense_q_back_tokens) return true;
+  if (q.begin < keep.dense_q_front_tokens || q.end > p.whole_q_tokens() - keep.dense_q_back_tokens)
+    return true;
   if (keep.band_tokens < 0) return false;
-  std::int64_t const diagonal = p.kv_tokens - p.q_tokens;
+  std::int64_t const diagonal = p.kv_tokens - p.whole_q_tokens();
   std::int64_t const least = k.begin - (q.end - 1) - diagonal, most = (k.end - 1) - q.begin - diagonal;
   return least <= keep.band_tokens && most >= -keep.band_tokens;
 }
@@ -206,6 +208,19 @@ inline std::vector<std::uint32_t> full_mask(AttentionProblem const& p) {
     for (std::size_t last = p.row_words() - 1; last < words.size(); last += p.row_words())
       words[last] = (1u << (p.kv_blocks() % 32)) - 1;
   return words;
+}
+
+/// The part of a mask that a shard has: its blocks of both axes, rows padded with zeros to whole words.
+inline std::vector<std::uint32_t> slice_mask(AttentionProblem const& p, MaskView mask, BlockRange q,
+                                             BlockRange kv) {
+  std::int64_t const words = (kv.count + 31) / 32;
+  std::vector<std::uint32_t> shard(static_cast<std::size_t>(p.batch * p.heads * q.count * words), 0);
+  for (std::int64_t head = 0; head < p.batch * p.heads; ++head)
+    for (std::int64_t i = 0; i < q.count; ++i)
+      for (std::int64_t j = 0; j < kv.count; ++j)
+        if (keeps(mask_row(p, mask, head / p.heads, head % p.heads, q.first + i), kv.first + j))
+          shard[(head * q.count + i) * words + j / 32] |= 1u << (j % 32);
+  return shard;
 }
 
 /// What any mask keeps and which part of the rule asks for it, per (batch, head). Only kept pairs are counted, so the
