@@ -14,12 +14,12 @@
 
 namespace sparge {
 
-/// A thread block takes 32 channels of one head, a lane four of them in every 128th key block. Sums are f64, which cannot
+/// A thread block takes 32 channels of one head, a lane four of them in every 64th key block. Sums are f64, which cannot
 /// overflow, in a fixed order. The least and the greatest key ignore NaN.
 class MaskCentre {
 public:
   using Params = MaskCentreParams;
-  static constexpr int warps = 32, threads = 32 * warps, ctas_per_sm = 1;
+  static constexpr int warps = 16, threads = 32 * warps, ctas_per_sm = 2;
 
   static __device__ __forceinline__ void run(Params const& params, unsigned char*) {
     __shared__ Partial partial[warps][centre_channels];

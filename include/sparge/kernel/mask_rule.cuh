@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "sparge/core/mask_rule.hpp"
+#include "sparge/device/math.cuh"
 
 namespace sparge {
 
@@ -29,13 +30,14 @@ __host__ __device__ inline float score_of(std::uint32_t key) {
 /// Softmax mass relative to that of the row's largest score, in units of 2^-31. Sums of it do not depend on their order.
 /// Blocks that attain an infinite maximum share equally; NaN has none.
 __host__ __device__ inline std::uint32_t softmax_mass(float score, float max) {
-  float const weight = expf(score - max);  // in any case: a branch would cost more
-  float const mass = score == max ? 2147483648.0f : weight * 2147483648.0f;
-  float const of_number = score != score ? 0.0f : mass;
 #ifdef __CUDA_ARCH__
-  return __float2uint_rn(of_number);
+  float const weight =
+      exp2_fast((score - max) * log2_e);  // to 2^-22, and in any case: a branch would cost more
+  return __float2uint_rn(score == max ? 2147483648.0f : weight * 2147483648.0f);  // 0 of NaN
 #else
-  return static_cast<std::uint32_t>(rintf(of_number));
+  if (score != score) return 0;
+  float const weight = score == max ? 1.0f : expf(score - max);
+  return static_cast<std::uint32_t>(rintf(weight * 2147483648.0f));
 #endif
 }
 

@@ -72,7 +72,7 @@ private:
   static constexpr int channels = 8;                     ///< of a thread: one chunk of f16
   static constexpr int row_lanes = head_dim / channels;  ///< threads that share a row
   static constexpr int lines = threads / row_lanes;      ///< rows or columns at once
-  static constexpr int loads = 4;                        ///< rows in flight
+  static constexpr int loads = head_dim / 32;            ///< rows in flight
 
   struct Line {
     float x[channels];

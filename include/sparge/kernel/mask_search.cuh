@@ -47,7 +47,8 @@ __device__ __forceinline__ std::uint32_t next_key(PrefixInterval const& at, Pref
                                    fmaxf(static_cast<float>(static_cast<int>(at.above.blocks)), 0.5f)),
                       share_of_way(static_cast<float>(at.reached.mass), static_cast<float>(goal.mass),
                                    fmaxf(static_cast<float>(at.above.mass), 0x1p29f)));
-  if (guesses > 0) share = at.in_moved ? 0.75f * share + 0.25f : 0.75f * share;
+  float const beyond = guesses == 0 ? 0 : guesses < 3 ? 0.25f : 0.125f;
+  share = at.in_moved ? fmaf(1 - share, beyond, share) : share - share * beyond;
   float const guess = fmaf(share, way, low);
   if (!(fabsf(guess) < infinity())) return half;
   std::uint32_t const key = ranking_key(guess);
