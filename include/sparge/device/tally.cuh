@@ -1,23 +1,20 @@
 #pragma once
-/// Counting and adding up at once.
-
-#include <cstdint>
+/// Comparisons as numbers, for sums of what passes them: one instruction, and the additions go to the pipe of FFMA, which is
+/// twice as wide as that of integers.
 
 namespace sparge {
 
-/// high:low += high_step:value where key >= least. Three instructions, one of which compilers do not find by themselves: they
-/// add in any case and select afterwards.
-__device__ __forceinline__ void add_where_at_least(std::uint32_t& low, std::uint32_t& high, std::uint32_t key,
-                                                   std::uint32_t least, std::uint32_t value,
-                                                   std::uint32_t high_step) {
-  asm("{\n\t"
-      ".reg .pred counts;\n\t"
-      "setp.ge.u32 counts, %2, %3;\n\t"
-      "@counts add.cc.u32 %0, %0, %4;\n\t"
-      "@counts addc.u32 %1, %1, %5;\n\t"
-      "}"
-      : "+r"(low), "+r"(high)
-      : "r"(key), "r"(least), "r"(value), "r"(high_step));
+/// 1 where a >= b, else 0; 0 of NaN.
+__device__ __forceinline__ float one_where_at_least(float a, float b) {
+  float one;
+  asm("set.ge.f32.f32 %0, %1, %2;" : "=f"(one) : "f"(a), "f"(b));
+  return one;
+}
+
+/// To the nearest integer, ties to even; |x| < 2^22. On the pipe of FFMA.
+__device__ __forceinline__ float round_small(float x) {
+  constexpr float shift = 12582912.0f;  // 1.5 * 2^23
+  return __fadd_rn(__fadd_rn(x, shift), -shift);
 }
 
 }  // namespace sparge

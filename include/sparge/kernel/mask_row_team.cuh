@@ -54,21 +54,16 @@ public:
   __device__ __forceinline__ std::uint32_t sum(std::uint32_t value) const {
     return across(__reduce_add_sync(all_lanes, value), [](auto a, auto b) { return a + b; });
   }
-  /// A lane brings at most 64 blocks.
-  __device__ __forceinline__ PackedTally sum(PackedTally tally) const {
-    return across(warp_tally(tally), [](auto a, auto b) { return a + b; });
+  /// Of what each warp has.
+  __device__ __forceinline__ PackedTally sum(PackedTally of_warp) const {
+    return across(of_warp, [](auto a, auto b) { return a + b; });
   }
 
-  /// Over one warp, in two sums of 32 bits: a lane's mass is at most 2^37, so its upper part is at most 2^11.
-  static __device__ __forceinline__ PackedTally warp_tally(PackedTally tally) {
-    constexpr int low_bits = 26;
-    std::uint32_t const low = static_cast<std::uint32_t>(tally) & ((1u << low_bits) - 1);
-    std::uint32_t const middle =
-        static_cast<std::uint32_t>(tally >> low_bits) & ((1u << (tally_mass_bits - low_bits)) - 1);
-    std::uint32_t const blocks = static_cast<std::uint32_t>(tally >> tally_mass_bits);
-    std::uint32_t const upper = __reduce_add_sync(all_lanes, middle | blocks << 18);
-    return (PackedTally{upper >> 18} << tally_mass_bits) + (PackedTally{upper & 0x3ffff} << low_bits) +
-           __reduce_add_sync(all_lanes, low);
+  /// Over one warp: blocks, and mass as 2^15 high + low. A lane brings at most 64 blocks of at most 2^31.
+  static __device__ __forceinline__ PackedTally warp_tally(int blocks, int high, int low) {
+    auto const sum = [](int value) { return __reduce_add_sync(all_lanes, value); };
+    return (static_cast<PackedTally>(sum(blocks)) << tally_mass_bits) +
+           (static_cast<PackedTally>(sum(high)) << 15) + static_cast<PackedTally>(std::int64_t{sum(low)});
   }
 
 private:

@@ -27,18 +27,21 @@ __host__ __device__ inline float score_of(std::uint32_t key) {
   return score;
 }
 
+/// exp(score - max), to 2^-22 on the device; NaN where both are infinite.
+__host__ __device__ inline float softmax_weight(float score, float max) {
+#ifdef __CUDA_ARCH__
+  return exp2_fast((score - max) * log2_e);
+#else
+  return expf(score - max);
+#endif
+}
+
 /// Softmax mass relative to that of the row's largest score, in units of 2^-31. Sums of it do not depend on their order.
 /// Blocks that attain an infinite maximum share equally; NaN has none.
 __host__ __device__ inline std::uint32_t softmax_mass(float score, float max) {
-#ifdef __CUDA_ARCH__
-  float const weight =
-      exp2_fast((score - max) * log2_e);  // to 2^-22, and in any case: a branch would cost more
-  return __float2uint_rn(score == max ? 2147483648.0f : weight * 2147483648.0f);  // 0 of NaN
-#else
   if (score != score) return 0;
-  float const weight = score == max ? 1.0f : expf(score - max);
+  float const weight = score == max ? 1.0f : softmax_weight(score, max);
   return static_cast<std::uint32_t>(rintf(weight * 2147483648.0f));
-#endif
 }
 
 /// The share in effect for a head.

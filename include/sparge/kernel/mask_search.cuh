@@ -39,7 +39,8 @@ __device__ __forceinline__ float share_of_way(float most, float goal, float leas
 /// later guesses take turns with halves of the interval, so that nothing takes more than 72 guesses. Any guess is right.
 __device__ __forceinline__ std::uint32_t next_key(PrefixInterval const& at, PrefixGoal goal,
                                                   std::uint32_t lowest, int guesses) {
-  std::uint32_t const least = at.in + 1, most = at.out - 1, half = least + (most - least) / 2;
+  std::uint32_t const least = at.in < lowest ? lowest : at.in + 1, most = at.out - 1,
+                      half = least + (most - least) / 2;
   if (guesses >= 8 && guesses % 2 != 0) return half;
   float const low = score_of(at.in > lowest ? at.in : lowest), way = score_of(most) - low;
   float share = fminf(share_of_way(static_cast<float>(static_cast<int>(at.reached.blocks)),

@@ -76,10 +76,8 @@ public:
   static constexpr int blocks = 32 * warps * values;
   static constexpr int rows = warps == 1 ? RowLayout::row_warps : 1;  ///< of a thread block
   static constexpr int threads = 32 * warps * rows;
-  static constexpr int ctas_per_sm = std::max(1, 65536 / (threads * (values <= 8    ? 64
-                                                                     : values <= 16 ? 80
-                                                                     : values <= 24 ? 102
-                                                                                    : 2 * values + 48)));
+  static constexpr int registers = std::min(3 * values + 56, 255);
+  static constexpr int ctas_per_sm = std::max(1, 65536 / (threads * registers));
 
   static __device__ __forceinline__ void run(Params const& params, unsigned char*) {
     __shared__ typename RowTeam<warps>::Storage storage[rows];
@@ -98,13 +96,13 @@ private:
                                                RowPrefix const& prefix) {
     RowKeep const keep(params, at.q_block);
     std::uint32_t* const words = params.mask + at.row * params.rows.row_words;
-    int const ties = row.count_before(prefix.tie_end);
+    typename Row::Share const share = row.share_of(prefix);
 #pragma unroll
     for (int first = 0; first < values; first += 32) {
       std::uint32_t mine = 0;
 #pragma unroll
       for (int v = first; v < first + 32 && v < values; ++v) {
-        unsigned const bits = __ballot_sync(all_lanes, row.holds(prefix, ties, v));
+        unsigned const bits = __ballot_sync(all_lanes, row.holds(share, v));
         if (lane_index() == v - first) mine = bits;
       }
       if (!keep.is_idle()) mine |= forced_words(row, keep, first);
@@ -144,10 +142,10 @@ SPARGE_INLINE cudaError_t launch_mask_select(MaskSelectParams const& params, Row
   if (!layout.in_registers)
     return launch<MaskSelectRanked>(params, row_grid_blocks(params.rows.chunk), layout.shared_bytes(),
                                     stream);
-  return detail::launch_shortest_select<
-      MaskSelect<1, 4>, MaskSelect<1, 8>, MaskSelect<1, 16>, MaskSelect<1, 24>, MaskSelect<1, 40>,
-      MaskSelect<1, 64>, MaskSelect<8, 16>, MaskSelect<8, 32>, MaskSelect<8, 64>, MaskSelect<16, 64>>(params,
-                                                                                                      stream);
+  return detail::launch_shortest_select<MaskSelect<1, 4>, MaskSelect<1, 8>, MaskSelect<1, 16>,
+                                        MaskSelect<1, 24>, MaskSelect<1, 40>, MaskSelect<4, 16>,
+                                        MaskSelect<8, 16>, MaskSelect<8, 32>, MaskSelect<16, 32>>(params,
+                                                                                                  stream);
 }
 
 }  // namespace sparge

@@ -38,8 +38,8 @@ struct RowLayout {
   static constexpr std::int64_t pairs_in_work = std::int64_t{1} << 24;
   /// Shared memory for ranked rows that still leaves room for two thread blocks on most SMs.
   static constexpr std::int64_t most_shared_bytes = 96 * 1024;
-  /// Longest row that selection holds in the registers of one thread block: two million tokens.
-  static constexpr std::int64_t most_register_blocks = 32768;
+  /// Longest row that selection holds in the registers of one thread block: a million tokens.
+  static constexpr std::int64_t most_register_blocks = 16384;
 
   std::int64_t groups = 0, group_rows = 0, group_tiles = 0;
   std::int64_t tiles = 0, chunk_tiles = 0;
