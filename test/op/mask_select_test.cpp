@@ -121,13 +121,14 @@ TEST_CASE("U75 48 heads of 768 key blocks are those of the reference", "[gpu]") 
   check_few_excused(check_rows(x, rule, run_select(x, rule), 37));
 }
 
-TEST_CASE("rows ranked in scratch are those ranked in shared memory", "[gpu]") {
+TEST_CASE("rows ranked in scratch are those held in registers", "[gpu]") {
   SKIP_WITHOUT_GPU();
   Device device = test_device();
   device.shared_bytes_per_block = 0;
   for (AttentionProblem const& p : problems()) {
+    CHECK_FALSE(RowLayout::of(p, device).in_registers);
     CHECK_FALSE(RowLayout::of(p, device).in_shared);
-    CHECK(RowLayout::of(p, test_device()).in_shared);
+    CHECK(RowLayout::of(p, test_device()).in_registers);
     for (PooledKind kind : {PooledKind::clustered, PooledKind::ties}) {
       PooledInputs const x = make_pooled(p, kind, 29);
       for (MaskRule const& rule : rules()) CHECK(run_select(x, rule, device) == run_select(x, rule));

@@ -312,7 +312,7 @@ TEST_CASE("scratch is cut exactly as it is counted") {
         CHECK(counter.bytes() % workspace_alignment == 0);
         CHECK(counter.bytes() < std::size_t{1} << 30);
       };
-      check_layout([&](Carver& carver) { SelectScratch::lay_out(carver, p, layout); });
+      check_layout([&](Carver& carver) { SelectScratch::lay_out(carver, p, layout, true); });
       check_layout([&](Carver& carver) { BuildMaskScratch::lay_out(carver, p, layout); });
       check_layout([&](Carver& carver) { MaskStatsScratch::lay_out(carver, p, layout); });
       CHECK(layout.pitch >= p.kv_blocks());

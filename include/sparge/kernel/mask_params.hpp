@@ -43,12 +43,14 @@ inline constexpr std::int32_t pool_warps = 4;
 struct MaskCentreParams {
   float const* pooled_k = nullptr;  ///< [batch, kv_heads, kv_blocks, head_dim]
   float* key_mean = nullptr;        ///< out, [batch, kv_heads, head_dim]
+  float* key_size = nullptr;  ///< out, [batch, kv_heads, head_dim]: a power of two, see launch_mask_centre
   std::int32_t kv_blocks = 0, head_dim = 0;
 };
 
 /// Channels that a thread block of centring takes.
 inline constexpr std::int32_t centre_channels = 32;
 
+/// Enqueues the mean of the keys and, for each channel, the largest power of two that is at most the largest |key - mean|.
 cudaError_t launch_mask_centre(MaskCentreParams const& params, std::int64_t kv_heads,
                                cudaStream_t stream) noexcept;
 
@@ -61,6 +63,7 @@ struct MaskScoresParams {
   float const* pooled_q = nullptr;  ///< [batch, heads, q_blocks, head_dim]
   float const* pooled_k = nullptr;  ///< [batch, kv_heads, kv_blocks, head_dim]
   float const* key_mean = nullptr;  ///< [batch, kv_heads, head_dim]
+  float const* key_size = nullptr;  ///< [batch, kv_heads, head_dim]
   std::uint32_t* scores = nullptr;  ///< out, [chunk rows, pitch], bits of f32
   RowChunk chunk;
   std::int64_t group_rows = 0, group_tiles = 0, pitch = 0;
@@ -91,7 +94,7 @@ struct MaskSelectParams {
   std::uint32_t* mask = nullptr;  ///< out, [batch, heads, q_blocks, row_words]
 };
 
-cudaError_t launch_mask_select(MaskSelectParams const& params, std::int64_t shared_bytes,
+cudaError_t launch_mask_select(MaskSelectParams const& params, RowLayout const& layout,
                                cudaStream_t stream) noexcept;
 
 struct MaskRowStatsParams {
@@ -100,7 +103,7 @@ struct MaskRowStatsParams {
   RowStats* stats = nullptr;            ///< out, [batch, heads, q_blocks]
 };
 
-cudaError_t launch_mask_row_stats(MaskRowStatsParams const& params, std::int64_t shared_bytes,
+cudaError_t launch_mask_row_stats(MaskRowStatsParams const& params, RowLayout const& layout,
                                   cudaStream_t stream) noexcept;
 
 struct MaskStatsSumParams {

@@ -10,24 +10,26 @@
 
 namespace sparge {
 
-/// The row that a warp of the grid takes.
+/// A row in work.
 struct RowPosition {
   bool exists;        ///< tiles may be partial
   std::int64_t slot;  ///< row of the scores in work
   std::int64_t row;   ///< row of the mask: (batch * heads + head) * q_blocks + q_block
   std::int64_t head, q_block;
 
-  static __device__ __forceinline__ RowPosition of_warp(MaskRowsParams const& params) {
-    RowPosition at{};
-    at.slot = grid_warp(RowLayout::row_warps);
-    std::int64_t const tile = params.chunk.first_tile + at.slot / RowLayout::tile_rows;
+  __device__ __forceinline__ RowPosition(MaskRowsParams const& params, std::int64_t slot_in_work)
+      : slot(slot_in_work) {
+    std::int64_t const tile = params.chunk.first_tile + slot / RowLayout::tile_rows;
     std::int64_t const row_of_group =
-        tile % params.group_tiles * RowLayout::tile_rows + at.slot % RowLayout::tile_rows;
-    at.exists = row_of_group < params.group_rows;
-    at.row = tile / params.group_tiles * params.group_rows + row_of_group;
-    at.head = at.row / params.q_blocks % params.heads;
-    at.q_block = at.row % params.q_blocks;
-    return at;
+        tile % params.group_tiles * RowLayout::tile_rows + slot % RowLayout::tile_rows;
+    exists = row_of_group < params.group_rows;
+    row = tile / params.group_tiles * params.group_rows + row_of_group;
+    head = row / params.q_blocks % params.heads;
+    q_block = row % params.q_blocks;
+  }
+
+  static __device__ __forceinline__ RowPosition of_warp(MaskRowsParams const& params) {
+    return {params, grid_warp(RowLayout::row_warps)};
   }
 };
 

@@ -6,23 +6,41 @@
 #include <cstring>
 
 #include "sparge/core/mask_rule.hpp"
+#include "sparge/device/math.cuh"
 
 namespace sparge {
 
 /// An integer that orders as scores do: NaN lowest, then -inf upwards, -0 = +0.
 __host__ __device__ inline std::uint32_t ranking_key(float score) {
-  if (score != score) return 0;
-  if (score == 0) score = 0;
+  float const unsigned_zero = score + 0.0f;
   std::uint32_t bits;
-  std::memcpy(&bits, &score, sizeof bits);
-  return bits >> 31 ? ~bits : bits | 0x80000000u;
+  std::memcpy(&bits, &unsigned_zero, sizeof bits);
+  std::uint32_t const all_if_negative = 0u - (bits >> 31);
+  return score != score ? 0 : bits ^ (all_if_negative | 0x80000000u);
+}
+
+/// The score of a ranking key; NaN for key 0.
+__host__ __device__ inline float score_of(std::uint32_t key) {
+  std::uint32_t const bits = key == 0 ? 0x7fffffffu : key >> 31 ? key & 0x7fffffffu : ~key;
+  float score;
+  std::memcpy(&score, &bits, sizeof score);
+  return score;
+}
+
+/// exp(score - max), to 2^-22 on the device; NaN where both are infinite.
+__host__ __device__ inline float softmax_weight(float score, float max) {
+#ifdef __CUDA_ARCH__
+  return exp2_fast((score - max) * log2_e);
+#else
+  return expf(score - max);
+#endif
 }
 
 /// Softmax mass relative to that of the row's largest score, in units of 2^-31. Sums of it do not depend on their order.
 /// Blocks that attain an infinite maximum share equally; NaN has none.
 __host__ __device__ inline std::uint32_t softmax_mass(float score, float max) {
   if (score != score) return 0;
-  float const weight = score == max ? 1.0f : expf(score - max);
+  float const weight = score == max ? 1.0f : softmax_weight(score, max);
   return static_cast<std::uint32_t>(rintf(weight * 2147483648.0f));
 }
 
@@ -76,6 +94,16 @@ struct Tally {
   }
 };
 
+/// How many of the blocks with the last key of a prefix it takes to reach `goal`; `reached` counts them, `above` does not.
+__host__ __device__ inline std::int64_t count_ties(PrefixGoal goal, Tally reached, Tally above) {
+  std::int64_t const by_blocks = goal.blocks > above.blocks ? goal.blocks - above.blocks : 0;
+  if (goal.mass <= above.mass) return by_blocks;
+  std::uint64_t const each =
+      (reached.mass - above.mass) / static_cast<std::uint64_t>(reached.blocks - above.blocks);
+  std::int64_t const by_mass = static_cast<std::int64_t>((goal.mass - above.mass + each - 1) / each);
+  return by_blocks > by_mass ? by_blocks : by_mass;
+}
+
 /// Finds the end of the shortest prefix that reaches `goal`, by one bit of the key a step: `key` is always the largest
 /// multiple of `bit` whose keys at or above reach the goal. `row.tally(key)` counts keys >= key, `all` is that of key 0, and
 /// `row.largest_up_to(key)` is the largest key <= key. The goal is within reach: all of a row reaches it.
@@ -93,14 +121,7 @@ __host__ __device__ PrefixEnd find_prefix_end(Row const& row, Tally all, PrefixG
   }
   // An interval [key, key + 2 bit) with at most one block ends the search early; its key is still to be found.
   if (bit != 0) key = row.largest_up_to(key + (2 * bit - 1));
-  std::int64_t ties = goal.blocks > above.blocks ? goal.blocks - above.blocks : 0;
-  if (goal.mass > above.mass) {
-    std::uint64_t const each =
-        (reached.mass - above.mass) / static_cast<std::uint64_t>(reached.blocks - above.blocks);
-    std::uint64_t const by_mass = (goal.mass - above.mass + each - 1) / each;
-    ties = ties > static_cast<std::int64_t>(by_mass) ? ties : static_cast<std::int64_t>(by_mass);
-  }
-  return {key, ties};
+  return {key, count_ties(goal, reached, above)};
 }
 
 /// Token geometry of a block pair, for the keep rule.

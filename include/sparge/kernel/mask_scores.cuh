@@ -1,143 +1,123 @@
 #pragma once
-/// Scores of pooled queries against centred pooled keys: scale * <q, k - mean>, in f32 throughout.
+/// Scores of pooled queries against centred pooled keys: scale * <q, k - mean>, accurate to f32, on tensor cores.
 
 #include <cstdint>
 
 #include "sparge/core/linkage.hpp"
 #include "sparge/device/fragment.cuh"
+#include "sparge/device/ldmatrix.cuh"
+#include "sparge/device/mma_sm80.cuh"
+#include "sparge/device/swizzle.cuh"
 #include "sparge/kernel/launch.cuh"
-#include "sparge/kernel/mask_params.hpp"
+#include "sparge/kernel/mask_score_operands.cuh"
+#include "sparge/kernel/mask_scores_plain.cuh"
 
 namespace sparge {
 
-/// A thread block scores one row tile against `tile_columns` key blocks; a thread 4 rows against two runs of 4 columns.
-/// Products are summed over 16 channels first and those sums added up, which keeps the rounding of a score near
-/// 2^-22 * sum |q||k - mean|.
+/// A thread block scores one row tile against `tile_columns` key blocks.
+///
+/// Operands are split into two f16 values, and high * high + high * low + low * high leaves out 2^-22 of a product. High
+/// products are summed over 16 channels by the tensor core and those sums in f32, since a tensor core cuts off what it adds
+/// up; the other products are 2^-11 of them and need no such care. Tiles with a NaN or an infinity are scored plainly.
+template <int head_dim>
 class MaskScores {
 public:
   using Params = MaskScoresParams;
-  static constexpr int threads = 256, ctas_per_sm = 2;
+  using Operands = MaskScoreOperands<head_dim>;
+  static constexpr int threads = Operands::threads, ctas_per_sm = 2;
+  static constexpr std::int64_t most_smem_bytes = Operands::smem_bytes;
 
-  static __device__ __forceinline__ void run(Params const& params, unsigned char*) {
-    __shared__ Slices slices[2];
-    MaskScores work(params);
-    work.load(0);
-    float score[4][8] = {};
-    for (int chunk = 0; chunk * channels < params.head_dim; ++chunk) {
-      Slices& slice = slices[chunk % 2];
-      work.stage(slice);
-      __syncthreads();  // one barrier will do: the other slice is not written before everyone has passed the next one
-      if ((chunk + 1) * channels < params.head_dim) work.load((chunk + 1) * channels);
-      accumulate(slice, score);
-    }
-    work.store(score);
+  static __device__ __forceinline__ void run(Params const& params, unsigned char* smem) {
+    __shared__ float row_factor[RowLayout::tile_rows];
+    ScoreTile const tile(params);
+    bool const finite = Operands::stage(params, tile, smem, row_factor);
+    if (__syncthreads_or(!finite))
+      score_plainly(params, tile, threads);
+    else
+      multiply(params, tile, shared_address(smem), row_factor);
   }
 
 private:
-  static constexpr int tile_rows = RowLayout::tile_rows, tile_columns = RowLayout::tile_columns;
-  static constexpr int channels = 16;  ///< of a slice
-  static constexpr int quads = channels / 4;
+  using Tile = SwizzledTile<head_dim>;
+  static constexpr int warp_rows = 32, warp_columns = 32,
+                       column_warps = RowLayout::tile_columns / warp_columns;
+  static constexpr int row_tiles = warp_rows / 16, column_tiles = warp_columns / 8;
 
-  /// 16 channels of a tile's rows and columns, channel by channel. The padding keeps rows 16-byte aligned.
-  struct Slices {
-    float q[channels][tile_rows + 4];
-    float k[channels][tile_columns + 4];
-  };
-
-  /// Rows and columns that do not exist are read as zeros.
-  __device__ __forceinline__ explicit MaskScores(Params const& params) : params_(params) {
-    std::int64_t const column_tiles = params.pitch / tile_columns;
-    chunk_tile_ = blockIdx.x / column_tiles;
-    column_ = blockIdx.x % column_tiles * tile_columns;
-    std::int64_t const tile = params.chunk.first_tile + chunk_tile_;
-    std::int64_t const group = tile / params.group_tiles, row = tile % params.group_tiles * tile_rows;
-    int const thread = static_cast<int>(threadIdx.x), line = thread / quads;
-    channel_ = thread % quads * 4;
-    has_row_ = row + line < params.group_rows;
-    q_ = params.pooled_q + (group * params.group_rows + row + line) * params.head_dim + channel_;
-    k_ = params.pooled_k + (group * params.kv_blocks + column_ + line) * params.head_dim + channel_;
-    mean_ = params.key_mean + group * params.head_dim + channel_;
-    columns_left_ = static_cast<int>(params.kv_blocks - column_) - line;
-  }
-
-  /// Reads this thread's part of the slice that starts at channel `first` into registers.
-  __device__ __forceinline__ void load(int first) {
-    constexpr float4 zeros{0, 0, 0, 0};
-    in_q_ = has_row_ ? read(q_ + first) : zeros;
-    float4 const mean = read(mean_ + first);
+  static __device__ __forceinline__ void multiply(Params const& params, ScoreTile const& tile,
+                                                  std::uint32_t smem, float const* row_factor) {
+    Fragment<warp_columns> sum[row_tiles], rest[row_tiles];
 #pragma unroll
-    for (int half = 0; half < 2; ++half)
-      in_k_[half] = half * 64 < columns_left_
-                        ? minus(read(k_ + half * std::int64_t{64} * params_.head_dim + first), mean)
-                        : zeros;
-  }
-
-  __device__ __forceinline__ void stage(Slices& slice) const {
-    int const line = static_cast<int>(threadIdx.x) / quads;
-    put(&slice.q[channel_][line], tile_rows + 4, in_q_);
+    for (int i = 0; i < row_tiles; ++i) sum[i].clear(), rest[i].clear();
+    int const row = warp_index() / column_warps * warp_rows;
+    int const column = warp_index() % column_warps * warp_columns;
 #pragma unroll
-    for (int half = 0; half < 2; ++half)
-      put(&slice.k[channel_][line + half * 64], tile_columns + 4, in_k_[half]);
-  }
-
-  static __device__ __forceinline__ void accumulate(Slices const& slice, float (&score)[4][8]) {
-    float sum[4][8] = {};
-    int const row = static_cast<int>(threadIdx.x) / 16 * 4, column = static_cast<int>(threadIdx.x) % 16 * 4;
-#pragma unroll 8  // all 16 at once would spill
-    for (int c = 0; c < channels; ++c) {
-      float4 const q = read(&slice.q[c][row]), k0 = read(&slice.k[c][column]),
-                   k1 = read(&slice.k[c][column + 64]);
-      float const rows[4] = {q.x, q.y, q.z, q.w};
-      float const columns[8] = {k0.x, k0.y, k0.z, k0.w, k1.x, k1.y, k1.z, k1.w};
+    for (int step = 0; step < head_dim / 16; ++step) {
+      std::uint32_t key_high[column_tiles / 2][4], key_low[column_tiles / 2][4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
+      for (int pair = 0; pair < column_tiles / 2; ++pair) {
+        load_keys(smem + Operands::k_high, column + 16 * pair, step, key_high[pair]);
+        load_keys(smem + Operands::k_low, column + 16 * pair, step, key_low[pair]);
+      }
 #pragma unroll
-        for (int j = 0; j < 8; ++j) sum[i][j] = fmaf(rows[i], columns[j], sum[i][j]);
+      for (int i = 0; i < row_tiles; ++i) {
+        std::uint32_t high[4], low[4];
+        load_queries(smem + Operands::q_high, row + 16 * i, step, high);
+        load_queries(smem + Operands::q_low, row + 16 * i, step, low);
+#pragma unroll
+        for (int j = 0; j < column_tiles; ++j) {
+          std::uint32_t const *const kh = &key_high[j / 2][j % 2 * 2], *const kl = &key_low[j / 2][j % 2 * 2];
+          float part[4] = {};
+          mma_16x8x16<float16>(part, high, kh[0], kh[1]);
+          mma_16x8x16<float16>(rest[i].value[j], high, kl[0], kl[1]);
+          mma_16x8x16<float16>(rest[i].value[j], low, kh[0], kh[1]);
+#pragma unroll
+          for (int c = 0; c < 4; ++c) sum[i].value[j][c] += part[c];
+        }
+      }
     }
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-#pragma unroll
-      for (int j = 0; j < 8; ++j) score[i][j] += sum[i][j];
+    for (int i = 0; i < row_tiles; ++i)
+      store(params, tile, row + 16 * i, column, sum[i], rest[i], row_factor);
   }
 
-  /// Writes the whole tile, padding included.
-  __device__ __forceinline__ void store(float const (&score)[4][8]) const {
-    int const row = static_cast<int>(threadIdx.x) / 16 * 4, column = static_cast<int>(threadIdx.x) % 16 * 4;
+  /// Two 8-column tiles: their first and second eight channels.
+  static __device__ __forceinline__ void load_keys(std::uint32_t tile, int column, int step,
+                                                   std::uint32_t (&b)[4]) {
+    int const lane = lane_index();
+    ldmatrix(b, tile + Tile::offset(column + lane / 16 * 8 + lane % 8, 2 * step + lane / 8 % 2));
+  }
+  static __device__ __forceinline__ void load_queries(std::uint32_t tile, int row, int step,
+                                                      std::uint32_t (&a)[4]) {
+    ldmatrix(a, tile + Tile::offset(row + lane_index() % 16, 2 * step + lane_index() / 16));
+  }
+
+  /// Writes padding too.
+  static __device__ __forceinline__ void store(Params const& params, ScoreTile const& tile, int row,
+                                               int column, Fragment<warp_columns> const& sum,
+                                               Fragment<warp_columns> const& rest, float const* row_factor) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
+    for (int r = 0; r < 2; ++r) {
+      int const line = row + Fragment<warp_columns>::row(r);
+      float const factor = row_factor[line];
+      std::uint32_t* const out = tile.scores(params, line) + column;
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float const* const s = &score[i][4 * half];
-        std::uint32_t* const out = params_.scores + (chunk_tile_ * tile_rows + row + i) * params_.pitch +
-                                   column_ + column + half * 64;
-        *reinterpret_cast<uint4*>(out) = make_uint4(bits(s[0]), bits(s[1]), bits(s[2]), bits(s[3]));
+      for (int j = 0; j < column_tiles; ++j) {
+        float const first = factor * (sum.at(r, j, 0) + rest.at(r, j, 0)),
+                    second = factor * (sum.at(r, j, 1) + rest.at(r, j, 1));
+        *reinterpret_cast<uint2*>(out + Fragment<warp_columns>::column(j, 0)) =
+            make_uint2(__float_as_uint(first), __float_as_uint(second));
       }
+    }
   }
-
-  __device__ __forceinline__ std::uint32_t bits(float score) const {
-    return __float_as_uint(params_.scale * score);
-  }
-
-  static __device__ __forceinline__ float4 read(float const* from) {
-    return *reinterpret_cast<float4 const*>(from);
-  }
-  static __device__ __forceinline__ void put(float* to, int step, float4 value) {
-    to[0] = value.x, to[step] = value.y, to[2 * step] = value.z, to[3 * step] = value.w;
-  }
-  static __device__ __forceinline__ float4 minus(float4 a, float4 b) {
-    return make_float4(a.x - b.x, a.y - b.y, a.z - b.z, a.w - b.w);
-  }
-
-  Params const& params_;
-  float const *q_, *k_, *mean_;
-  std::int64_t chunk_tile_, column_;
-  int channel_, columns_left_;
-  bool has_row_;
-  float4 in_q_, in_k_[2];
 };
 
 SPARGE_INLINE cudaError_t launch_mask_scores(MaskScoresParams const& params, cudaStream_t stream) noexcept {
-  return launch<MaskScores>(params, params.chunk.tiles * (params.pitch / RowLayout::tile_columns), 0, stream);
+  std::int64_t const tiles = params.chunk.tiles * (params.pitch / RowLayout::tile_columns);
+  if (params.head_dim == 64)
+    return launch<MaskScores<64>>(params, tiles, MaskScores<64>::most_smem_bytes, stream);
+  if (params.head_dim == 128)
+    return launch<MaskScores<128>>(params, tiles, MaskScores<128>::most_smem_bytes, stream);
+  return cudaErrorInvalidValue;  // a problem of another head_dim is refused long before
 }
 
 }  // namespace sparge

@@ -92,9 +92,9 @@ private:
   };
 };
 
-SPARGE_INLINE cudaError_t launch_mask_row_stats(MaskRowStatsParams const& params, std::int64_t shared_bytes,
+SPARGE_INLINE cudaError_t launch_mask_row_stats(MaskRowStatsParams const& params, RowLayout const& layout,
                                                 cudaStream_t stream) noexcept {
-  return launch<MaskRowStats>(params, row_grid_blocks(params.rows.chunk), shared_bytes, stream);
+  return launch<MaskRowStats>(params, row_grid_blocks(params.rows.chunk), layout.shared_bytes(), stream);
 }
 
 SPARGE_INLINE cudaError_t launch_mask_stats_sum(MaskStatsSumParams const& params, std::int64_t heads,

@@ -39,8 +39,7 @@ inline Status enqueue_mask_stats(AttentionProblem const& p, RowLayout const& lay
   SPARGE_TRY(enqueue_scored_rows(
       p, layout, scratch.select, {args.pooled_q, args.pooled_k}, stream, [&](RowChunk const& chunk) {
         rows.rows.chunk = chunk;
-        return launch_result("row statistics kernel",
-                             launch_mask_row_stats(rows, layout.shared_bytes(), stream));
+        return launch_result("row statistics kernel", launch_mask_row_stats(rows, layout, stream));
       }));
   MaskStatsSumParams const sum{scratch.rows, args.stats, has_pairs(p) ? p.q_blocks() : 0, p.kv_blocks()};
   return launch_result("statistics kernel", launch_mask_stats_sum(sum, p.batch * p.heads, stream));

@@ -28,7 +28,7 @@ inline MaskRowsParams rows_params(AttentionProblem const& p, MaskRule const& rul
                                   SelectScratch const& scratch) {
   MaskRowsParams params;
   params.scores = scratch.scores;
-  params.mass = layout.in_shared ? nullptr : scratch.mass;
+  params.mass = layout.in_shared ? nullptr : scratch.mass;  // null too where rows are held in registers
   params.group_rows = layout.group_rows;
   params.group_tiles = layout.group_tiles;
   params.pitch = layout.pitch;
@@ -46,6 +46,7 @@ inline MaskScoresParams scores_params(AttentionProblem const& p, RowLayout const
   params.pooled_q = pooled.q;
   params.pooled_k = pooled.k;
   params.key_mean = scratch.key_mean;
+  params.key_size = scratch.key_size;
   params.scores = scratch.scores;
   params.group_rows = layout.group_rows;
   params.group_tiles = layout.group_tiles;
@@ -61,8 +62,8 @@ template <class EnqueueRows>
 Status enqueue_scored_rows(AttentionProblem const& p, RowLayout const& layout, SelectScratch const& scratch,
                            PooledVectors const& pooled, cudaStream_t stream, EnqueueRows enqueue_rows) {
   if (!has_pairs(p)) return {};
-  MaskCentreParams const centre{pooled.k, scratch.key_mean, static_cast<std::int32_t>(p.kv_blocks()),
-                                p.head_dim};
+  MaskCentreParams const centre{pooled.k, scratch.key_mean, scratch.key_size,
+                                static_cast<std::int32_t>(p.kv_blocks()), p.head_dim};
   SPARGE_TRY(launch_result("centring kernel", launch_mask_centre(centre, layout.groups, stream)));
   MaskScoresParams scores = scores_params(p, layout, scratch, pooled);
   for (std::int64_t first = 0; first < layout.tiles; first += layout.chunk_tiles) {

@@ -20,13 +20,13 @@ inline Status enqueue_select(AttentionProblem const& p, RowLayout const& layout,
                           mask.data};
   return enqueue_scored_rows(p, layout, scratch, pooled, stream, [&](RowChunk const& chunk) {
     params.rows.chunk = chunk;
-    return launch_result("selecting kernel", launch_mask_select(params, layout.shared_bytes(), stream));
+    return launch_result("selecting kernel", launch_mask_select(params, layout, stream));
   });
 }
 
 inline std::size_t select_workspace_bytes(AttentionProblem const& p, Device const& device) {
   Carver carver;
-  SelectScratch::lay_out(carver, p, RowLayout::of(p, device));
+  SelectScratch::lay_out(carver, p, RowLayout::of(p, device), true);
   return carver.bytes();
 }
 
@@ -60,7 +60,7 @@ SPARGE_INLINE Status select_blocks(SelectPlan const& plan, SelectArgs const& arg
        {"rule.top_p_of_head", args.rule.top_p_of_head}}));
   RowLayout const layout = RowLayout::of(p, plan.device);
   Carver carver(workspace.data);
-  SelectScratch const scratch = SelectScratch::lay_out(carver, p, layout);
+  SelectScratch const scratch = SelectScratch::lay_out(carver, p, layout, true);
   return detail::enqueue_select(p, layout, scratch, pooled, args.rule, args.mask, stream);
 }
 

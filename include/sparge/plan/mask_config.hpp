@@ -38,10 +38,14 @@ struct RowLayout {
   static constexpr std::int64_t pairs_in_work = std::int64_t{1} << 24;
   /// Shared memory for ranked rows that still leaves room for two thread blocks on most SMs.
   static constexpr std::int64_t most_shared_bytes = 96 * 1024;
+  /// Longest row that selection holds in the registers of one thread block: a million tokens.
+  static constexpr std::int64_t most_register_blocks = 16384;
 
   std::int64_t groups = 0, group_rows = 0, group_tiles = 0;
   std::int64_t tiles = 0, chunk_tiles = 0;
   std::int64_t pitch = 0;  ///< values from one row of scores to the next
+  bool in_registers =
+      false;  ///< whether selection holds a row in registers; otherwise it ranks rows as statistics do
   bool in_shared = false;  ///< whether ranked rows fit shared memory; otherwise they live in scratch
 
   static constexpr RowLayout of(AttentionProblem const& p, Device const& device) {
@@ -53,6 +57,7 @@ struct RowLayout {
     layout.pitch = ceil_div(p.kv_blocks(), tile_columns) * tile_columns;
     std::int64_t const tile_pairs = std::max<std::int64_t>(tile_rows * layout.pitch, 1);
     layout.chunk_tiles = std::min(layout.tiles, std::max<std::int64_t>(pairs_in_work / tile_pairs, 1));
+    layout.in_registers = p.kv_blocks() <= most_register_blocks && device.shared_bytes_per_block > 0;
     layout.in_shared =
         layout.ranked_bytes() <= std::min<std::int64_t>(most_shared_bytes, device.shared_bytes_per_block);
     return layout;
@@ -61,21 +66,28 @@ struct RowLayout {
   /// Keys and masses of the rows of one thread block.
   constexpr std::int64_t ranked_bytes() const { return row_warps * pitch * 8; }
   constexpr std::int64_t shared_bytes() const { return in_shared ? ranked_bytes() : 0; }
+  constexpr std::int64_t mass_pairs(bool holds_rows) const {
+    return in_shared || (holds_rows && in_registers) ? 0 : chunk_pairs();
+  }
   constexpr std::int64_t chunk_pairs() const { return chunk_tiles * tile_rows * pitch; }
 };
 
-/// Scratch of selection.
+/// Scratch of scores and of what ranks them.
 struct SelectScratch {
   float* key_mean = nullptr;  ///< [batch, kv_heads, head_dim]: mean pooled key of a head
+  float* key_size = nullptr;  ///< likewise: size of a channel's largest centred key
   std::uint32_t* scores =
       nullptr;  ///< [chunk rows, pitch]: bits of f32 scores, then keys where rows are not in shared memory
   std::uint32_t* mass = nullptr;  ///< likewise, only where rows are not in shared memory
 
-  static SelectScratch lay_out(Carver& carver, AttentionProblem const& p, RowLayout const& layout) {
+  /// `holds_rows` where the kernel that follows is one that may hold rows in registers.
+  static SelectScratch lay_out(Carver& carver, AttentionProblem const& p, RowLayout const& layout,
+                               bool holds_rows) {
     SelectScratch scratch;
     scratch.key_mean = carver.take<float>(layout.groups * p.head_dim);
+    scratch.key_size = carver.take<float>(layout.groups * p.head_dim);
     scratch.scores = carver.take<std::uint32_t>(layout.chunk_pairs());
-    scratch.mass = carver.take<std::uint32_t>(layout.in_shared ? 0 : layout.chunk_pairs());
+    scratch.mass = carver.take<std::uint32_t>(layout.mass_pairs(holds_rows));
     return scratch;
   }
 };
@@ -90,7 +102,7 @@ struct BuildMaskScratch {
     BuildMaskScratch scratch;
     scratch.pooled_q = carver.take<float>(p.batch * p.heads * p.q_blocks() * p.head_dim);
     scratch.pooled_k = carver.take<float>(p.batch * p.kv_heads * p.kv_blocks() * p.head_dim);
-    scratch.select = SelectScratch::lay_out(carver, p, layout);
+    scratch.select = SelectScratch::lay_out(carver, p, layout, true);
     return scratch;
   }
 };
@@ -108,7 +120,7 @@ struct MaskStatsScratch {
 
   static MaskStatsScratch lay_out(Carver& carver, AttentionProblem const& p, RowLayout const& layout) {
     MaskStatsScratch scratch;
-    scratch.select = SelectScratch::lay_out(carver, p, layout);
+    scratch.select = SelectScratch::lay_out(carver, p, layout, false);
     scratch.rows = carver.take<RowStats>(p.batch * p.heads * p.q_blocks());
     return scratch;
   }
