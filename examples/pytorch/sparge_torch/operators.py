@@ -71,7 +71,7 @@ def fake_distillation_loss_backward(grad_loss, student, teacher, weights):
 # ---- Autograd ---------------------------------------------------------------------------------------------------------
 #
 # Kernels of the Autograd key, as torch.library.register_autograd() would make them, but for its bookkeeping of arguments, which takes
-# longer than the rest of the operator. below() runs an operator without autograd.
+# longer than the rest of the operator. below() runs an operator without autograd. Masks and stats are integers, through which no gradient goes.
 
 after_autograd = torch._C._after_autograd_keyset
 below_autograd = torch._C._AutoDispatchBelowAutograd
@@ -130,11 +130,6 @@ def without_second_derivative(operator):
             raise NotImplementedError(f"{operator} has no second derivative: call backward() or grad() without create_graph=True")
         return below(operator, keyset, *arguments)
     return run
-
-
-def constant(operator):
-    """A mask, and what it keeps, is a constant: no gradient goes through it."""
-    return lambda keyset, *arguments: below(operator, keyset, *arguments)
 
 
 library.impl("attention", differentiable_attention, "Autograd", with_keyset=True)

@@ -37,16 +37,17 @@ class Stack:
         return torch.ops.sparge.attention.default(q, k, v, mask, list(self.blocks), 0.0, layout)[0]
 
     def mask(self, layer, choice, q, k, layout):
-        """That of an earlier step where the schedule says so and there is one of this shape, else a new one."""
-        mask = self.masks.get((layer, self.branch)) if choice.kind == REUSED else None
-        if mask is not None and tuple(mask.shape) == shapes.mask_shape(q.shape, k.shape, self.blocks, layout):
+        """That of an earlier step where the schedule says so and there is one of these shapes, else a new one."""
+        sizes = tuple(q.shape), tuple(k.shape)  # not those of the words, of which 500 keys have as many as 700
+        sizes_of_mask, mask = self.masks.get((layer, self.branch), (None, None))
+        if choice.kind == REUSED and sizes_of_mask == sizes:
             if self.report is not None:
                 self.report.add(layer, REUSED)
             return mask
         how = list(self.blocks), 0.0, layout
         mask = torch.ops.sparge.build_mask.default(q, k, *choice.rule.arguments(), *how)
         if self.schedule.rebuild_every > 1:
-            self.masks[layer, self.branch] = mask
+            self.masks[layer, self.branch] = sizes, mask
         if self.report is not None:
             self.report.add(layer, BUILT, MaskStats.from_raw(raw_stats(q, k, mask, choice.rule, *how)))
         return mask

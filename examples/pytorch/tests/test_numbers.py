@@ -8,7 +8,7 @@ from sparge_torch import Keep, build_mask, dense_mask, mask_stats, pack_blocks, 
 from support import close, kept, logical, qkv
 
 SHAPES = {"square": dict(q_tokens=512, kv_tokens=512), "partial blocks": {}, "grouped": dict(kv_heads=2), "head_dim 128": dict(head_dim=128),
-          "one query": dict(q_tokens=1, kv_tokens=70), "f16": dict(dtype=torch.float16)}
+          "one query": dict(heads=32, kv_heads=32, q_tokens=1, kv_tokens=200), "f16": dict(dtype=torch.float16)}
 
 
 def gradients_of(function, q, k, v, grad_out, grad_lse):
@@ -20,7 +20,7 @@ def gradients_of(function, q, k, v, grad_out, grad_lse):
 @pytest.mark.parametrize("layout", ["bhnd", "bnhd"])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 def test_results_and_gradients_are_those_of_masked_dense_attention(device, shape, layout):
-    q, k, v = qkv(device, layout=layout, **shape)
+    q, k, v = qkv(device, layout=layout, **{"batch": 1, **shape})
     mask = build_mask(q, k, top_k=0.2, top_p=0.3, layout=layout)
     keep = kept(mask, k, layout)
     assert 0 < keep.sum() < keep.numel() or keep.numel() < 20
@@ -42,7 +42,7 @@ def test_out_alone_and_lse_alone_have_gradients(device):
     together = torch.autograd.grad(sum(part.double().square().sum() for part in both), (q, k, v))
     assert of_lse[2].abs().max() == 0, "lse does not depend on v"
     for x, one, other in zip(together, of_out, of_lse, strict=True):
-        close(x, one.double() + other.double(), one.double() + other.double())
+        close(x, one.double() + other.double(), one.double() + other.double(), units=3)  # one rounding more on each side
 
 
 def test_a_sum_hands_back_a_gradient_without_strides(device):
