@@ -50,8 +50,8 @@ def test_what_the_library_refuses():
     refused(Error, ["scale", "-1"], sparge_attention, q, k, v, top_k=0.1, scale=-1.0)
     refused(Error, ["head_dim", "96"], sparge_attention, *qkv("cuda", head_dim=96), top_k=0.1)
     odd = torch.empty(2, 4, 300, 65, device="cuda", dtype=q.dtype)[..., :64]
-    refused(Error, ["q.stride", "65"], sparge_attention, odd, k, v, top_k=0.1)
-    refused(Error, ["stride"], sparge_attention, q.transpose(2, 3).contiguous().transpose(2, 3), k, v, top_k=0.1)
+    refused(Error, ["q.stride[1]", "19500", "multiple of 16 bytes"], sparge_attention, odd, k, v, top_k=0.1)
+    refused(Error, ["q.stride[3]", "300", "dense"], sparge_attention, q.transpose(2, 3).contiguous().transpose(2, 3), k, v, top_k=0.1)
     refused(ValueError, ["mask is on the CPU", "cuda:0"], sparge_attention, q, k, v, mask=build_mask(q, k, top_k=0.1).cpu())
     refused(ValueError, ["top_k_of_head", "(3,)", "(4,)"], sparge_attention, q, k, v, top_k=torch.ones(3, device="cuda"))
     sparge_attention(q, k, v, top_k=0.1)  # the next valid call succeeds
