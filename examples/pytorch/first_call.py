@@ -4,7 +4,8 @@ import torch
 
 from sparge_torch import dense_attention, sparge_attention
 
-q, k, v = (torch.randn(1, 12, 32760, 128, device="cuda", dtype=torch.bfloat16) for _ in range(3))  # [batch, heads, tokens, head_dim]
+shape = 1, 12, 32760, 128  # batch, heads, tokens, head_dim
+q, k, v = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(3))
 out, stats = sparge_attention(q, k, v, top_k=0.03, top_p=0.2, return_stats=True)
 error = (out - dense_attention(q, k, v)).norm() / out.norm()
 print(f"{tuple(out.shape)}, {100 * stats.sparsity.mean().item():.1f} % of block pairs dropped, "

@@ -27,7 +27,9 @@ def main(part, folder):
         print(f"required, but missing: {lacks}" if required else f"skipped: needs {lacks}")
         return 1 if required else SKIPPED
     selected = "gpu" if part == "gpu" else "not gpu"
-    status = subprocess.call([sys.executable, "-B", "-m", "pytest", "-q", "-ra", "-m", selected, "--durations=5"], cwd=folder)
+    workers = ["-n", "4"] if part == "gpu" and importlib.util.find_spec("xdist") else []  # most of its time is compilation
+    status = subprocess.call([sys.executable, "-B", "-m", "pytest", "-q", "-ra", "-m", selected, "--durations=5", *workers],
+                             cwd=folder)
     return 0 if status == 0 else 1
 
 

@@ -13,6 +13,6 @@ from .schedule import Choice, Schedule
 from .stack import Stack
 from .stats import MaskStats
 
-__all__ = ["Choice", "Error", "Keep", "MaskStats", "Report", "Rule", "Schedule", "SelfAttentionProcessor", "Stack", "build_mask", "checkpoint",
-           "dense_attention", "dense_mask", "distillation_loss", "keep_masks", "mask_stats", "pack_blocks", "sparge_attention", "sparsify",
-           "unpack_blocks"]
+__all__ = ["Choice", "Error", "Keep", "MaskStats", "Report", "Rule", "Schedule", "SelfAttentionProcessor", "Stack", "build_mask",
+           "checkpoint", "dense_attention", "dense_mask", "distillation_loss", "keep_masks", "mask_stats", "pack_blocks",
+           "sparge_attention", "sparsify", "unpack_blocks"]

@@ -79,7 +79,8 @@ def build_mask(q, k, rule_numbers, blocks, scale, layout):
     problem = problem_of(q, k, blocks, scale, layout)
     plan = library().plan_build_mask(problem, abi.dtype_of(q), device(index))
     words = abi.Mask(None, library().mask_words(problem))
-    prepared = Prepared("build_mask", plan, abi.BuildMaskArgs(q=view(q, layout), k=view(k, layout), rule=rule, mask=words), index, rule)
+    arguments = abi.BuildMaskArgs(q=view(q, layout), k=view(k, layout), rule=rule, mask=words)
+    prepared = Prepared("build_mask", plan, arguments, index, rule)
     prepared.mask_shape = shapes.mask_shape(q.shape, k.shape, blocks, layout)
     return prepared
 
@@ -98,8 +99,8 @@ def with_head_shares(rule, heads, top_k_of_head, top_p_of_head):
         if shares is None:
             continue
         if shares.dtype != torch.float32 or tuple(shares.shape) != (heads,) or not shares.is_contiguous() or not shares.is_cuda:
-            raise ValueError(f"{name} is {shares.dtype} {tuple(shares.shape)} on {shares.device}; it must be contiguous torch.float32 "
-                             f"({heads},) on the device of q")
+            raise ValueError(f"{name} is {shares.dtype} {tuple(shares.shape)} on {shares.device}; it must be contiguous "
+                             f"torch.float32 ({heads},) on the device of q")
         setattr(copy, name, shares.data_ptr())
     return copy
 

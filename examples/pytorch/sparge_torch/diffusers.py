@@ -1,7 +1,8 @@
 """An attention processor for diffusion transformers of the diffusers package and classes shaped like them.
 
-Self-attention runs through a Stack; cross-attention keeps its own processor. diffusers itself is not imported: an attention module is
-whatever has `heads`, `to_q`, `to_k`, `to_v`, `norm_q`, `norm_k`, `to_out` and `set_processor()`, as WanAttention has."""
+Self-attention runs through a Stack; cross-attention keeps its own processor. diffusers itself is not imported: an attention
+module is whatever has `heads`, `to_q`, `to_k`, `to_v`, `norm_q`, `norm_k`, `to_out` and `set_processor()`, as WanAttention
+has."""
 
 import torch
 
@@ -10,8 +11,8 @@ from .stack import Stack
 
 
 class SelfAttentionProcessor:
-    """Of one layer: projections, norms and rotation as the model has them, attention of the Stack's choice, on [batch, tokens, heads, head_dim]
-    throughout, so that nothing is transposed in memory."""
+    """Of one layer: projections, norms and rotation as the model has them, attention of the Stack's choice, on [batch, tokens,
+    heads, head_dim] throughout, so that nothing is transposed in memory."""
 
     _parallel_config = None  # set by diffusers' context parallelism
 
@@ -33,13 +34,14 @@ class SelfAttentionProcessor:
     def refuse(self, encoder_hidden_states, attention_mask):
         """What this processor would get wrong."""
         if encoder_hidden_states is not None:
-            raise NotImplementedError("encoder_hidden_states is given; this processor is for self-attention: leave cross-attention its own "
-                                      "processor, as sparsify() does")
+            raise NotImplementedError("encoder_hidden_states is given; this processor is for self-attention: leave "
+                                      "cross-attention its own processor, as sparsify() does")
         if attention_mask is not None:
-            raise NotImplementedError("attention_mask is given; blocks are all or nothing here: pass None, or keep the layer's own processor")
+            raise NotImplementedError("attention_mask is given; blocks are all or nothing here: pass None, or keep the layer's own "
+                                      "processor")
         if self._parallel_config is not None:
-            raise NotImplementedError("the model is in diffusers' context parallelism, of which this processor knows nothing: sparsify() it "
-                                      "without enable_parallelism()")
+            raise NotImplementedError("the model is in diffusers' context parallelism, of which this processor knows nothing: "
+                                      "sparsify() it without enable_parallelism()")
 
 
 def projections(attn, x):
@@ -50,7 +52,8 @@ def projections(attn, x):
 
 
 def rotate(x, cos, sin):
-    """Rotary position embedding of [batch, tokens, heads, head_dim]: neighbouring channels are a pair, and cos and sin hold each value twice."""
+    """Rotary position embedding of [batch, tokens, heads, head_dim]: neighbouring channels are a pair, and cos and sin hold
+    each value twice."""
     even, odd = x.unflatten(-1, (-1, 2)).unbind(-1)
     cos, sin = cos[..., 0::2], sin[..., 1::2]
     return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2).type_as(x)
@@ -70,8 +73,8 @@ class Sparsified:
     def __init__(self, model, schedule, report):
         found = list(self_attention_modules(model))
         if not found:
-            raise ValueError(f"{type(model).__name__} has no self-attention module that is known here: one with is_cross_attention = False, to_q, to_k, "
-                             "to_v, norm_q, norm_k, to_out, heads and set_processor()")
+            raise ValueError(f"{type(model).__name__} has no self-attention module that is known here: one with "
+                             "is_cross_attention = False, to_q, to_k, to_v, norm_q, norm_k, to_out, heads and set_processor()")
         self.layers = [name for name, _ in found]
         self.report = Report(len(found), device=next(model.parameters()).device) if report else None
         self.stack = Stack(len(found), schedule, self.report)

@@ -62,7 +62,8 @@ def readable(grad):
 
 def mask_stats(q, k, mask, top_k, top_p, top_k_of_head, top_p_of_head, min_blocks, keep, blocks, scale, layout):
     blocks = tuple(blocks)
-    call = calls.mask_stats(describe(q), describe(k), describe(mask), (top_k, top_p, min_blocks, tuple(keep)), blocks, scale, layout)
+    rule = top_k, top_p, min_blocks, tuple(keep)
+    call = calls.mask_stats(describe(q), describe(k), describe(mask), rule, blocks, scale, layout)
     pool = calls.pool(describe(q), describe(k), blocks, scale, layout)
     pooled_q, pooled_k = (torch.empty(shape, dtype=torch.float32, device=q.device) for shape in pool.pooled_shapes)
     arguments = pool.arguments()

@@ -70,8 +70,9 @@ def fake_distillation_loss_backward(grad_loss, student, teacher, weights):
 
 # ---- Autograd ---------------------------------------------------------------------------------------------------------
 #
-# Kernels of the Autograd key, as torch.library.register_autograd() would make them, but for its bookkeeping of arguments, which takes
-# longer than the rest of the operator. below() runs an operator without autograd. Masks and stats are integers, through which no gradient goes.
+# Kernels of the Autograd key, as torch.library.register_autograd() would make them, but for its bookkeeping of arguments, which
+# takes longer than the rest of the operator. below() runs an operator without autograd. Masks and stats are integers, through
+# which no gradient goes.
 
 after_autograd = torch._C._after_autograd_keyset
 below_autograd = torch._C._AutoDispatchBelowAutograd

@@ -1,4 +1,5 @@
-"""How sparse a model ran: counted on the device, so that compiled code and graph replays count too, and read back once, at the end."""
+"""How sparse a model ran: counted on the device, so that compiled code and graph replays count too, and read back once, at the
+end."""
 
 import torch
 
@@ -31,14 +32,16 @@ class Report:
         return [dict(zip(NAMES, values, strict=True)) for values in self.totals.tolist()]
 
     def summary(self):
-        """Of all layers: calls of each kind, sparsity of the masks that were built, their pooled mass, and the share of block pairs that attention
-        computed, dense calls counted as whole. None where nothing was counted."""
+        """Of all layers: calls of each kind, sparsity of the masks that were built, their pooled mass, and the share of block
+        pairs that attention computed, dense calls counted as whole. None where nothing was counted."""
         total = dict(zip(NAMES, self.totals.sum(0).tolist(), strict=True))
         calls, sparse = sum(total[kind] for kind in KINDS), total[BUILT] + total[REUSED]
         density = total["kept_pairs"] / total["all_pairs"] if total["all_pairs"] else None
-        share = (sparse * (density or 0) + calls - sparse) / calls if calls and (density is not None or not sparse) else None
-        return {**{kind: int(total[kind]) for kind in KINDS}, "calls": int(calls), "sparsity of masks": None if density is None else 1 - density,
-                "pooled mass kept": total["pooled_mass"] / total["heads"] if total["heads"] else None, "share of pairs computed": share}
+        known = calls and (density is not None or not sparse)
+        return {**{kind: int(total[kind]) for kind in KINDS}, "calls": int(calls),
+                "sparsity of masks": None if density is None else 1 - density,
+                "pooled mass kept": total["pooled_mass"] / total["heads"] if total["heads"] else None,
+                "share of pairs computed": (sparse * (density or 0) + calls - sparse) / calls if known else None}
 
     def __str__(self):
         """A table, one line a layer, and the summary."""
@@ -55,7 +58,8 @@ def shares_of(row):
     if not row["all_pairs"]:
         return ["-"] * 6
     owed = [row[name] / row["kept_pairs"] if row["kept_pairs"] else 0.0 for name in COLUMNS[2:]]
-    return [f"{100 * value:.1f} %" for value in (1 - row["kept_pairs"] / row["all_pairs"], row["pooled_mass"] / row["heads"], *owed)]
+    sparsity = 1 - row["kept_pairs"] / row["all_pairs"]
+    return [f"{100 * value:.1f} %" for value in (sparsity, row["pooled_mass"] / row["heads"], *owed)]
 
 
 def text_of(value):

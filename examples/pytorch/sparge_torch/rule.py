@@ -1,6 +1,6 @@
 """Which key blocks a row keeps: the two shares, and what is kept whatever its score. math.md has the rule."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
@@ -22,6 +22,9 @@ class Keep:
         return [band, self.kv_front_tokens, self.kv_back_tokens, self.dense_q_front_tokens, self.dense_q_back_tokens]
 
 
+NOTHING = Keep()
+
+
 @dataclass(frozen=True)
 class Rule:
     """A row keeps the longer of two prefixes of its key blocks by score: a share top_k of the blocks (at least min_blocks), and as
@@ -29,16 +32,20 @@ class Rule:
     The paper's model uses top_k=0.03, top_p=0.2."""
     top_k: float | torch.Tensor = 0.0
     top_p: float | torch.Tensor = 0.0
-    keep: Keep = field(default_factory=Keep)
+    keep: Keep = NOTHING
     min_blocks: int = 1
 
     def arguments(self):
-        """(top_k, top_p, top_k_of_head, top_p_of_head, min_blocks, keep), as the operators take them."""
-        k, k_of_head = share(self.top_k)
-        p, p_of_head = share(self.top_p)
-        return k, p, k_of_head, p_of_head, self.min_blocks, self.keep.numbers()
+        return arguments(self.top_k, self.top_p, self.keep, self.min_blocks)
+
+
+def arguments(top_k, top_p, keep, min_blocks):
+    """A rule as the operators take it: (top_k, top_p, top_k_of_head, top_p_of_head, min_blocks, keep). None asks for nothing."""
+    k, k_of_head = share(top_k)
+    p, p_of_head = share(top_p)
+    return k, p, k_of_head, p_of_head, min_blocks, (keep or NOTHING).numbers()
 
 
 def share(value):
     """(number, None), or (0.0, tensor): the tensor replaces the number, which is left for its NaN."""
-    return (0.0, value) if isinstance(value, torch.Tensor) else (float(value), None)
+    return (0.0, value) if isinstance(value, torch.Tensor) else (float(value or 0.0), None)

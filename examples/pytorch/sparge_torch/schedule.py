@@ -20,9 +20,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class Schedule:
-    """rule: the rule of all layers and steps that the next two leave alone. rule_of_layer: {layer: Rule}. rule_from_step: {step: Rule}, each
-    valid from its step to the next one's; a layer's own rule goes first. dense_steps, dense_layers: the first steps of a run and the first layers are
-    dense. dense_below_tokens: as dense_below of sparge_attention(). rebuild_every: steps that use a mask, the one that builds it included."""
+    """rule: the rule of all layers and steps that the next two leave alone. rule_of_layer: {layer: Rule}. rule_from_step:
+    {step: Rule}, each valid from its step to the next one's; a layer's own rule goes first. dense_steps, dense_layers: the
+    first steps of a run and the first layers are dense. dense_below_tokens: as dense_below of sparge_attention().
+    rebuild_every: steps that use a mask, the one that builds it included."""
     rule: Rule
     rule_of_layer: Mapping[int, Rule] = field(default_factory=dict)
     rule_from_step: Mapping[int, Rule] = field(default_factory=dict)

@@ -8,8 +8,8 @@ AXES = {"bhnd": (0, 1, 2, 3), "bnhd": (0, 2, 1, 3)}
 
 def axes(layout):
     if layout not in AXES:
-        raise ValueError(f"layout is {layout!r}; it is 'bhnd' for [batch, heads, tokens, head_dim] or 'bnhd' for [batch, tokens, heads, "
-                         "head_dim]")
+        raise ValueError(f"layout is {layout!r}; it is 'bhnd' for [batch, heads, tokens, head_dim] or 'bnhd' for [batch, tokens, "
+                         "heads, head_dim]")
     return AXES[layout]
 
 
@@ -50,7 +50,8 @@ def check_qk(q, k, layout):
     batch, heads, _, head_dim = logical(q.shape, layout)
     kv_batch, kv_heads, _, kv_head_dim = logical(k.shape, layout)
     if kv_batch != batch or kv_head_dim != head_dim:
-        raise ValueError(f"k.shape is {tuple(k.shape)} and q.shape {tuple(q.shape)}; batch and head_dim must agree in layout {layout!r}")
+        raise ValueError(f"k.shape is {tuple(k.shape)} and q.shape {tuple(q.shape)}; batch and head_dim must agree in layout "
+                         f"{layout!r}")
     if kv_heads == 0 or heads % kv_heads != 0:
         raise ValueError(f"k has {kv_heads} heads and q has {heads}; the heads of k must divide those of q (layout {layout!r})")
 
@@ -65,12 +66,13 @@ def check_qkv(q, k, v, layout):
 def check_mask(mask, q, k, blocks, layout):
     expected = mask_shape(q.shape, k.shape, blocks, layout)
     if mask.dtype != torch.int32:
-        raise TypeError(f"mask.dtype is {mask.dtype}; a mask is torch.int32 words of 32 key blocks: build_mask() makes one, pack_blocks() "
-                        "turns a bool tensor [batch, heads, q_blocks, kv_blocks] into one")
+        raise TypeError(f"mask.dtype is {mask.dtype}; a mask is torch.int32 words of 32 key blocks: build_mask() makes one, "
+                        "pack_blocks() turns a bool tensor [batch, heads, q_blocks, kv_blocks] into one")
     if mask.device != q.device:
         raise ValueError(f"mask is on {mask.device}, q on {q.device}; they must be on the same device")
     if tuple(mask.shape) != expected:
-        raise ValueError(f"mask.shape is {tuple(mask.shape)}; for these q and k with blocks of {blocks[0]} by {blocks[1]} tokens it is {expected}")
+        raise ValueError(f"mask.shape is {tuple(mask.shape)}; for these q and k with blocks of {blocks[0]} by {blocks[1]} tokens it "
+                         f"is {expected}")
 
 
 def like(x):

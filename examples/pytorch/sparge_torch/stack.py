@@ -11,8 +11,8 @@ from .stats import MaskStats
 class Stack:
     """Call start_step() before each step of sampling or training, then attend() in each layer.
 
-    start_step() settles the choices of all layers outside of compiled code, which then depends on the choice and not on the number of the
-    step: it is compiled once for each choice, not for each step."""
+    start_step() settles the choices of all layers outside of compiled code, which then depends on the choice and not on the
+    number of the step: it is compiled once for each choice, not for each step."""
 
     def __init__(self, layers, schedule: Schedule, report=None, q_block=128, kv_block=64):
         self.layers, self.schedule, self.report, self.blocks = layers, schedule, report, (q_block, kv_block)
@@ -45,9 +45,10 @@ class Stack:
                 self.report.add(layer, REUSED)
             return mask
         how = list(self.blocks), 0.0, layout
-        mask = torch.ops.sparge.build_mask.default(q, k, *choice.rule.arguments(), *how)
+        rule = choice.rule.arguments()
+        mask = torch.ops.sparge.build_mask.default(q, k, *rule, *how)
         if self.schedule.rebuild_every > 1:
             self.masks[layer, self.branch] = sizes, mask
         if self.report is not None:
-            self.report.add(layer, BUILT, MaskStats.from_raw(raw_stats(q, k, mask, choice.rule, *how)))
+            self.report.add(layer, BUILT, MaskStats.from_raw(raw_stats(q, k, mask, rule, *how)))
         return mask

@@ -8,9 +8,9 @@ COLUMNS = ("kept_pairs", "all_pairs", "owed_to_both", "owed_to_top_k", "owed_to_
 
 
 class MaskStats(NamedTuple):
-    """Tensors on the device, one value for each (batch, head): reading one waits, keeping it does not. int64 [batch, heads], but for
-    pooled_mass, which is f64: the softmax mass over pooled scores that the mask keeps. `dense`: this call was dense, and its mask
-    keeps everything."""
+    """Tensors on the device, one value for each (batch, head): reading one waits, keeping it does not. int64 [batch, heads],
+    but for pooled_mass, which is f64: the softmax mass over pooled scores that the mask keeps. `dense`: this call was dense,
+    and its mask keeps everything."""
     kept_pairs: torch.Tensor
     all_pairs: torch.Tensor
     owed_to_both: torch.Tensor

@@ -1,5 +1,6 @@
-"""Tests of `device` run on the CPU, where the operators are the reference (cpu_operators.py), and on a GPU, where they are the library. Those
-marked gpu need the library. Without a GPU they are skipped with that reason, or fail where the environment has SPARGE_REQUIRE_GPU=1."""
+"""Tests of `device` run on the CPU, where the operators are the reference (cpu_operators.py), and on a GPU, where they are the
+library. Those marked gpu need the library. Without a GPU they are skipped with that reason, or fail where the environment has
+SPARGE_REQUIRE_GPU=1."""
 
 import os
 

@@ -1,5 +1,6 @@
-"""The operators on CPU tensors, by the reference. They exist in these tests alone: schemas, fake kernels, autograd, compilation, checkpointing
-and the processor are the package's own and are tested without a GPU through them. The package itself has no CPU kernels."""
+"""The operators on CPU tensors, by the reference. They exist in these tests alone: schemas, fake kernels, autograd,
+compilation, checkpointing and the processor are the package's own and are tested without a GPU through them. The package itself
+has no CPU kernels."""
 
 import torch
 
@@ -16,7 +17,8 @@ def shares(number, of_head):
 
 def build_mask(q, k, top_k, top_p, top_k_of_head, top_p_of_head, min_blocks, keep, blocks, scale, layout):
     q, k = AXES[layout](q), AXES[layout](k)
-    return pack_blocks(reference.rule(q, k, shares(top_k, top_k_of_head), shares(top_p, top_p_of_head), min_blocks, keep, blocks, scale))
+    both = shares(top_k, top_k_of_head), shares(top_p, top_p_of_head)
+    return pack_blocks(reference.rule(q, k, *both, min_blocks, keep, blocks, scale))
 
 
 def mask_stats(q, k, mask, top_k, top_p, top_k_of_head, top_p_of_head, min_blocks, keep, blocks, scale, layout):

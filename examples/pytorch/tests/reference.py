@@ -1,7 +1,7 @@
 """The definition in plain torch, in f64: the rule, masked dense attention, its gradients. Small shapes only.
 
-On tensors in the order [batch, heads, tokens, head_dim]; k and v may have fewer heads. `keep` is bool [batch, heads, q_blocks, kv_blocks].
-"""
+On tensors in the order [batch, heads, tokens, head_dim]; k and v may have fewer heads. `keep` is bool [batch, heads, q_blocks,
+kv_blocks]."""
 
 import math
 
@@ -20,7 +20,8 @@ def token_mask(keep, q_tokens, kv_tokens, blocks):
 
 
 def attention(q, k, v, keep, blocks=(128, 64), scale=None, working=torch.float64):
-    """(out, lse) by dense operations in the type `working`, which autograd differentiates. Rows that keep no key are 0, with lse -inf."""
+    """(out, lse) by dense operations in the type `working`, which autograd differentiates. Rows that keep no key are 0, with
+    lse -inf."""
     q, k, v = (x.to(working) for x in (q, of_all_heads(q, k), of_all_heads(q, v)))
     kept = token_mask(keep, q.shape[2], k.shape[2], blocks)
     scores = (q @ k.transpose(-1, -2) * (scale or q.shape[-1] ** -0.5)).masked_fill(~kept, float("-inf"))
@@ -38,8 +39,8 @@ def gradients(grad_out, grad_lse, q, k, v, out, lse, keep, blocks, scale):
     weights = torch.exp(q @ k.transpose(-1, -2) * scale - lse.unsqueeze(-1)).masked_fill(~kept, 0.0)
     delta = (grad_out * out).sum(-1) - (0.0 if grad_lse is None else grad_lse.double())
     grad_scores = weights * (grad_out @ v.transpose(-1, -2) - delta.unsqueeze(-1))
-    of_group = [x.unflatten(1, (groups, -1)).sum(2) for x in (scale * grad_scores.transpose(-1, -2) @ q, weights.transpose(-1, -2) @ grad_out)]
-    return scale * grad_scores @ k, *of_group
+    grad_k, grad_v = scale * grad_scores.transpose(-1, -2) @ q, weights.transpose(-1, -2) @ grad_out
+    return scale * grad_scores @ k, *(x.unflatten(1, (groups, -1)).sum(2) for x in (grad_k, grad_v))
 
 
 def pooled(x, block):
@@ -73,7 +74,8 @@ def kept_regardless(q_tokens, kv_tokens, keep, blocks, device):
     band, kv_front, kv_back, q_front, q_back = keep
     q, k = (torch.arange(tokens, device=device) for tokens in (q_tokens, kv_tokens))
     pairs = (k[None, :] - q[:, None] - (kv_tokens - q_tokens)).abs() <= band
-    pairs = pairs | (k < kv_front)[None, :] | (k >= kv_tokens - kv_back)[None, :] | (q < q_front)[:, None] | (q >= q_tokens - q_back)[:, None]
+    pairs = pairs | (k < kv_front)[None, :] | (k >= kv_tokens - kv_back)[None, :]
+    pairs = pairs | (q < q_front)[:, None] | (q >= q_tokens - q_back)[:, None]
     padded = torch.nn.functional.pad(pairs, (0, -kv_tokens % blocks[1], 0, -q_tokens % blocks[0]))
     return padded.unflatten(0, (-1, blocks[0])).unflatten(2, (-1, blocks[1])).any(3).any(1)
 

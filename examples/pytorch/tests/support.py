@@ -5,7 +5,8 @@ import torch
 import reference
 
 
-def qkv(device, batch=2, heads=4, kv_heads=4, q_tokens=300, kv_tokens=500, head_dim=64, layout="bhnd", dtype=torch.bfloat16, grad=False):
+def qkv(device, batch=2, heads=4, kv_heads=4, q_tokens=300, kv_tokens=500, head_dim=64, layout="bhnd", dtype=torch.bfloat16,
+        grad=False):
     """Random q, k, v in a layout, with some structure, so that the rule has something to choose."""
     def one(heads, tokens):
         x = torch.randn(batch, heads, tokens, head_dim, device=device)
@@ -24,7 +25,8 @@ def kept(mask, k, layout="bhnd", kv_block=64):
 
 
 def close(found, truth, naive, name="", units=1):
-    """Largest error: twice that of the formula in the working type, and some units in the last place of bf16 at the largest value."""
+    """Largest error: twice that of the formula in the working type, and some units in the last place of bf16 at the largest
+    value."""
     found, truth, naive = (x.double() for x in (found, truth, naive))
     assert torch.equal(found.isfinite(), truth.isfinite()), f"{name}: NaN or infinity in other places"
     found, truth, naive = (x.where(truth.isfinite(), 0.0) for x in (found, truth, naive))

@@ -1,4 +1,5 @@
-"""The processor in WanTransformer3DModel of the diffusers package, with random weights, beside masked dense attention in the same class."""
+"""The processor in WanTransformer3DModel of the diffusers package, with random weights, beside masked dense attention in the
+same class."""
 
 import copy
 
@@ -6,27 +7,31 @@ import pytest
 import torch
 
 import reference
+import sparge_torch
 from sparge_torch import Rule, Schedule, SelfAttentionProcessor, sparsify
 from sparge_torch.diffusers import self_attention_modules
 
 diffusers = pytest.importorskip("diffusers", reason="needs the diffusers package")
 wan = pytest.importorskip("diffusers.models.transformers.transformer_wan")
 
-# Wan 1.3B on a GPU with two of its thirty layers, 5 x 30 x 52 = 7,800 tokens: 17 frames of 480 x 832. On the CPU a small one of the same form.
+# Wan 1.3B on a GPU with two of its thirty layers, 5 x 30 x 52 = 7,800 tokens: 17 frames of 480 x 832. On the CPU a small one of
+# the same form.
 SHAPES = {"cuda": dict(heads=12, head_dim=128, ffn=8960, text=4096, latent=(5, 60, 104)),
           "cpu": dict(heads=2, head_dim=64, ffn=128, text=32, latent=(3, 24, 20))}
 SCHEDULE = Schedule(Rule(0.1, 0.2))
 
 
-def model_and_inputs(device, dtype=torch.bfloat16, **changes):
+def model_and_inputs(device, dtype=torch.bfloat16):
     torch.manual_seed(11)
     shape = SHAPES[device]
-    model = wan.WanTransformer3DModel(patch_size=(1, 2, 2), num_attention_heads=shape["heads"], attention_head_dim=shape["head_dim"], num_layers=2,
-                                      ffn_dim=shape["ffn"], text_dim=shape["text"], **changes).to(device, dtype).eval()
+    model = wan.WanTransformer3DModel(patch_size=(1, 2, 2), num_attention_heads=shape["heads"],
+                                      attention_head_dim=shape["head_dim"], num_layers=2, ffn_dim=shape["ffn"],
+                                      text_dim=shape["text"]).to(device, dtype).eval()
     for _, module in self_attention_modules(model):  # of a random model, which barely attends: sharper, and louder
         module.norm_q.weight.data.fill_(2.0)
         module.to_out[0].weight.data.mul_(8)
-    inputs = dict(hidden_states=torch.randn(1, 16, *shape["latent"], device=device, dtype=dtype), timestep=torch.tensor([500], device=device),
+    inputs = dict(hidden_states=torch.randn(1, 16, *shape["latent"], device=device, dtype=dtype),
+                  timestep=torch.tensor([500], device=device),
                   encoder_hidden_states=torch.randn(1, 64, shape["text"], device=device, dtype=dtype), return_dict=False)
     return model, inputs
 
@@ -76,8 +81,8 @@ def test_the_output_is_that_of_masked_dense_attention_in_the_same_class(device):
     assert all(0.05 < share < 0.7 for share in shares), shares
 
     dense = masked_dense_run(model, inputs, masks)
-    exact_model = copy.deepcopy(model).float()
-    exact = masked_dense_run(exact_model, {name: x.float() if torch.is_tensor(x) and x.is_floating_point() else x for name, x in inputs.items()}, masks)
+    exact_inputs = {name: x.float() if torch.is_tensor(x) and x.is_floating_point() else x for name, x in inputs.items()}
+    exact = masked_dense_run(copy.deepcopy(model).float(), exact_inputs, masks)
     size = exact.norm()
     error, of_dense, of_full = ((x - exact).norm() / size for x in (sparse, dense, full))
     assert error <= 1.5 * of_dense + 1e-3, f"sparse {error:.2e}, masked dense in bf16 {of_dense:.2e}"
@@ -135,8 +140,10 @@ def test_it_compiles_trains_and_checkpoints(device):
         return [module.to_q.weight.grad.clone() for _, module in self_attention_modules(model)]
     plain = gradients()
     model.train()
-    model.enable_gradient_checkpointing()
-    assert all(torch.equal(a, b) and a.abs().max() > 0 for a, b in zip(plain, gradients(), strict=True))
+    for checkpoint in (None, sparge_torch.checkpoint):  # diffusers' own, and the one that keeps masks
+        model.enable_gradient_checkpointing(checkpoint)
+        for a, b in zip(plain, gradients(), strict=True):  # dense cross-attention's backward has other bits each time on a GPU
+            assert 0 < a.norm() and (a - b).norm() <= 1e-2 * a.norm()
 
 
 def test_what_the_processor_would_get_wrong_is_refused(device):

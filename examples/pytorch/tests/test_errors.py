@@ -26,7 +26,8 @@ def test_arguments_that_need_no_library_to_be_wrong():
     refused(ValueError, ["k.shape", "head_dim must agree"], sparge_attention, q, k[..., :32], v, top_k=0.1)
     refused(ValueError, ["q has 3 axes"], build_mask, q[0], k)
     mask = build_mask(q, k, top_k=0.1)
-    refused(ValueError, ["mask.shape", "(2, 4, 3, 1)", "128 by 64", "(2, 4, 3, 2)"], sparge_attention, q, k.repeat(1, 1, 5, 1), v.repeat(1, 1, 5, 1), mask=mask)
+    longer = k.repeat(1, 1, 5, 1)
+    refused(ValueError, ["mask.shape", "(2, 4, 3, 1)", "128 by 64", "(2, 4, 3, 2)"], sparge_attention, q, longer, longer, mask=mask)
     refused(TypeError, ["mask.dtype", "torch.bool", "pack_blocks"], sparge_attention, q, k, v, mask=mask.bool())
 
 

@@ -148,7 +148,8 @@ def flex_mask(keep, blocks, q_tokens, kv_tokens):
     """The same block pairs, all of them full ones, which FlexAttention applies no mask function to."""
     counts = keep.sum(3, dtype=torch.int32)
     indices = torch.argsort(keep.to(torch.uint8), dim=3, descending=True, stable=True).to(torch.int32)
-    return BlockMask.from_kv_blocks(torch.zeros_like(counts), torch.zeros_like(indices), counts, indices, BLOCK_SIZE=blocks, mask_mod=noop_mask,
+    partial = torch.zeros_like(counts), torch.zeros_like(indices)
+    return BlockMask.from_kv_blocks(*partial, counts, indices, BLOCK_SIZE=blocks, mask_mod=noop_mask,
                                     seq_lengths=(q_tokens, kv_tokens))
 
 
@@ -164,7 +165,8 @@ def test_flex_attention_agrees_under_the_same_mask():
     truth, _ = reference.attention(*leaves, keep, blocks)
     grad_out = torch.randn_like(ours)
     close(ours, truth.detach(), flex.detach(), "out")
-    grads = [torch.autograd.grad(out, inputs, grad_out.to(out.dtype)) for out, inputs in ((ours, (q, k, v)), (flex, (q, k, v)), (truth, leaves))]
+    grads = [torch.autograd.grad(out, inputs, grad_out.to(out.dtype))
+             for out, inputs in ((ours, (q, k, v)), (flex, (q, k, v)), (truth, leaves))]
     for name, x, theirs, exact in zip("qkv", *grads, strict=True):
         close(x, exact, theirs, f"grad_{name}")
 

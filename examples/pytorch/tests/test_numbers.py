@@ -7,7 +7,8 @@ import reference
 from sparge_torch import Keep, build_mask, dense_mask, mask_stats, pack_blocks, sparge_attention, unpack_blocks
 from support import close, kept, logical, qkv
 
-SHAPES = {"square": dict(q_tokens=512, kv_tokens=512), "partial blocks": {}, "grouped": dict(kv_heads=2), "head_dim 128": dict(head_dim=128),
+SHAPES = {"square": dict(q_tokens=512, kv_tokens=512), "partial blocks": {}, "grouped": dict(kv_heads=2),
+          "head_dim 128": dict(head_dim=128),
           "one query": dict(heads=32, kv_heads=32, q_tokens=1, kv_tokens=200), "f16": dict(dtype=torch.float16)}
 
 
@@ -29,8 +30,8 @@ def test_results_and_gradients_are_those_of_masked_dense_attention(device, shape
 
     found = gradients_of(lambda *x: sparge_attention(*x, mask=mask, layout=layout, return_lse=True), q, k, v, grad_out, grad_lse)
     inputs = [logical(x, layout) for x in (q, k, v, grad_out)]
-    truth, naive = (gradients_of(lambda *x: reference.attention(*x, keep, working=working), *(x.to(working) for x in inputs), grad_lse)  # noqa: B023
-                    for working in (torch.float64, q.dtype))
+    truth, naive = (gradients_of(lambda *x: reference.attention(*x, keep, working=working),  # noqa: B023
+                                 *(x.to(working) for x in inputs), grad_lse) for working in (torch.float64, q.dtype))
     for name, x, exact, rough in zip(("out", "lse", "dq", "dk", "dv"), found, truth, naive, strict=True):
         close(x if name == "lse" else logical(x, layout), exact, rough, name)
 

@@ -1,4 +1,5 @@
-"""torch's own checks of the operators: schemas, fake kernels against real ones, autograd registration, tracing with dynamic shapes."""
+"""torch's own checks of the operators: schemas, fake kernels against real ones, autograd registration, tracing with dynamic
+shapes."""
 
 import pytest
 import torch
@@ -27,7 +28,8 @@ def samples(device, layout):
     yield ops.attention.default, (*leaves, mask, *how)
     yield ops.attention_backward.default, (grad_out, grad_lse, q, k, v, out, lse, mask, *how)
     yield ops.attention_backward.default, (None, grad_lse, q, k, v, out, lse, mask, *how)
-    yield ops.attention_backward.default, (torch.ones(1, device=device, dtype=q.dtype).expand(q.shape), None, q, k, v, out, lse, mask, *how)
+    of_sum = torch.ones(1, device=device, dtype=q.dtype).expand(q.shape)
+    yield ops.attention_backward.default, (of_sum, None, q, k, v, out, lse, mask, *how)
     student = torch.randn(3, 40, device=device, requires_grad=True)
     teacher, weights = torch.randn(3, 40, device=device), torch.rand(3, device=device)
     yield ops.distillation_loss.default, (student, teacher, weights)

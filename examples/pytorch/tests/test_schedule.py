@@ -11,10 +11,12 @@ LIGHT, HEAVY, LATE = Rule(0.5), Rule(0.1, 0.2), Rule(0.3)
 
 
 def test_a_schedule_chooses_by_step_and_layer():
-    schedule = Schedule(LIGHT, rule_of_layer={2: HEAVY}, rule_from_step={5: LATE, 9: HEAVY}, dense_steps=2, dense_layers=1, rebuild_every=3)
+    schedule = Schedule(LIGHT, rule_of_layer={2: HEAVY}, rule_from_step={5: LATE, 9: HEAVY}, dense_steps=2,
+                        dense_layers=1, rebuild_every=3)
     kinds = [schedule.choose(step, 1).kind for step in range(9)]
     assert kinds == [DENSE_STEP] * 2 + [BUILT, REUSED, REUSED] * 2 + [BUILT]
-    assert schedule.choose(0, 0).kind == DENSE_STEP and schedule.choose(4, 0).kind == DENSE_LAYER and schedule.choose(4, 0).rule is None
+    assert schedule.choose(0, 0).kind == DENSE_STEP
+    assert schedule.choose(4, 0).kind == DENSE_LAYER and schedule.choose(4, 0).rule is None
     assert [schedule.choose(step, 1).rule for step in (4, 5, 8, 9)] == [LIGHT, LATE, LATE, HEAVY]
     assert schedule.choose(5, 2).rule is HEAVY, "a layer's own rule goes first"
 
@@ -34,9 +36,11 @@ def test_layers_follow_the_schedule_and_the_report_says_so(device):
         outs = [stack.attend(layer, q, k, v) for layer in range(3)]
         for out, rule in zip(outs, [None, LIGHT, HEAVY], strict=True):
             dense = step == 0 or rule is None
-            assert torch.equal(out, dense_attention(q, k, v) if dense else sparge_attention(q, k, v, top_k=rule.top_k, top_p=rule.top_p))
+            expected = dense_attention(q, k, v) if dense else sparge_attention(q, k, v, top_k=rule.top_k, top_p=rule.top_p)
+            assert torch.equal(out, expected)
     rows = report.rows()
-    assert [(row[DENSE_STEP], row[DENSE_LAYER], row[BUILT], row[REUSED]) for row in rows] == [(1, 3, 0, 0), (1, 0, 2, 1), (1, 0, 2, 1)]
+    counts = [(row[DENSE_STEP], row[DENSE_LAYER], row[BUILT], row[REUSED]) for row in rows]
+    assert counts == [(1, 3, 0, 0), (1, 0, 2, 1), (1, 0, 2, 1)]
     _, stats = sparge_attention(q, k, v, top_k=0.5, return_stats=True)
     assert rows[1]["kept_pairs"] == 2 * stats.kept_pairs.sum().item() and rows[1]["heads"] == 2 * 8
     summary = report.summary()
@@ -65,7 +69,8 @@ def test_below_the_stated_length_attention_is_dense_and_says_so(device):
     q, k, v = qkv(device)
     out, lse, stats = sparge_attention(q, k, v, top_k=0.1, dense_below=501, return_lse=True, return_stats=True)
     assert stats.dense and torch.equal(stats.kept_pairs, stats.all_pairs) and stats.sparsity.max() == 0
-    close(lse, torch.logsumexp(q.double() @ k.double().transpose(-1, -2) / 8, -1), lse)
+    truth = torch.logsumexp(q.double() @ k.double().transpose(-1, -2) / 8, -1)
+    assert (lse - truth).abs().max() <= 1e-5 * truth.abs().max()
     alone = sparge_attention(q, k, v, top_k=0.1, dense_below=501)
     assert torch.equal(alone, dense_attention(q, k, v))
     close(out, alone, alone, units=2)

@@ -45,7 +45,8 @@ def layer_and_input(device, dtype=torch.bfloat16):
     return Layer().to(device, dtype), torch.randn(2, 300, 128, device=device, dtype=dtype)
 
 
-CHECKPOINTS = {"torch's": functools.partial(plain_checkpoint, use_reentrant=False), "reentrant": functools.partial(plain_checkpoint, use_reentrant=True),
+CHECKPOINTS = {"torch's": functools.partial(plain_checkpoint, use_reentrant=False),
+               "reentrant": functools.partial(plain_checkpoint, use_reentrant=True),
                "with kept masks": sparge_torch.checkpoint}
 
 
