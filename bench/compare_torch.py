@@ -118,7 +118,7 @@ def make_items(options, budget, absent):
         if ours:
             yield from ours.items(work, mask_names, wanted)
         yield from dense.items(work, wanted, absent)
-        yield from torch_rule.items(work, wanted, options.rule_forms, absent)
+        yield from torch_rule.items(work, mask_names, wanted, options.rule_forms, absent)
         yield from flex.items(work, mask_names, wanted, absent)
         yield from sparse_peers.items(work, mask_names, wanted, absent)
 

@@ -6,11 +6,12 @@ from . import protocol as rules
 NAMES = {"sparge": "sparge", "sparge_portable": "sparge, portable kernel", "cudnn": "cuDNN", "fa2": "FlashAttention-2",
          "fa3": "FlashAttention-3", "fa4": "FlashAttention-4", "flex": "FlexAttention", "vsa": "VSA", "sla": "SLA",
          "torch": "torch"}
-OPS = {"copy": "Copy", "matmul": "Matrix product", "pool": "Pooling", "mask": "Mask", "mask_forward": "Mask + forward",
+OPS = {"copy": "Copy", "matmul": "Matrix product", "pool": "Pooling", "select": "Selection", "mask": "Mask", "mask_forward": "Mask + forward",
        "forward": "Forward", "backward": "Backward"}
 DENSE_OP = {"forward": "forward", "mask_forward": "forward", "backward": "backward"}  # what a speed-up is over
 TOLERANCE = 0.05  # within which medians of two days count as the same
-MASK_TEXTS = {"random": "random", "ones": "all kept", "rule": "the rule's", "dense": "none (dense)", "uneven": "uneven"}
+MASK_TEXTS = {"random": "random", "ones": "all kept", "rule": "the rule's", "dense": "none (dense)",
+              "uneven": "uneven", "even": "even", "lines": "dense lines", "band": "band"}
 HEAD = ("| what | who | mask | sparsity | ms sustained (min - max) | TFLOP/s | GB/s | against dense cuDNN | ms burst | "
         "extra memory | other days | |\n|---|---|---|---|---|---|---|---|---|---|---|---|")
 

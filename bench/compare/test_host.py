@@ -149,7 +149,7 @@ def planned_main(kernels):
         items += [an_item("cudnn", "forward", cudnn), an_item("fa2", "forward", fa2)]
         items += [an_item("cudnn", "backward", cudnn_backward), an_item("fa2", "backward", fa2_backward)]
         for mask in cases.CASES[name].masks:
-            share = cases.MASKS[mask][1]
+            share = cases.MASKS[mask].share
             contenders = kernels + (mask != "ones")
             items += [an_item("x", "forward", 62 * share) for _ in range(contenders)]
             items += [an_item("x", "backward", 250 * share) for _ in range(contenders)]
