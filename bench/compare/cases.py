@@ -47,6 +47,8 @@ class Case:
         return self.batch * self.heads * self.tokens * self.head_dim * self.element_bytes
 
 
+SWEEP_TOKENS = tuple(2**power for power in range(13, 21))  # 8 thousand to a million
+
 CASES = {
     case.name: case
     for case in (
@@ -56,11 +58,14 @@ CASES = {
         Case("wan_1.3b_480p", 1, 12, 32760, 128, masks=("random95",), operations=("forward", "backward")),
         Case("wan_14b_720p", 1, 40, 75600, 128),
         Case("cogvideox_2b", 1, 30, 17776, 64),
+        *(Case(f"h12_n{tokens}_d128", 1, 12, tokens, 128, masks=("rule_p20",), operations=("copy", "mask", "mask_forward"))
+          for tokens in SWEEP_TOKENS),
         Case("tiny", 1, 2, 1000, 64, operations=OPERATIONS),  # to try the program itself
     )
 }
 GROUPS = {
     "main": ["h40_n32768_d128", "h40_n32768_d64", "wan_1.3b_480p"],
+    "sweep": [f"h12_n{tokens}_d128" for tokens in SWEEP_TOKENS],
     "all": ["h40_n32768_d128", "h40_n32768_d64", "wan_1.3b_480p", "wan_14b_720p", "cogvideox_2b"],
 }
 
@@ -162,6 +167,7 @@ class Item:
     estimate_ms: float = 0.0
     samples: dict = dataclasses.field(default_factory=dict)  # protocol -> [ms]
     sm_mhz: dict = dataclasses.field(default_factory=dict)   # protocol -> [MHz]
+    kernels: dict = dataclasses.field(default_factory=dict)  # name -> ms a call
     host_ms: float = 0.0      # to enqueue a call
 
     @property

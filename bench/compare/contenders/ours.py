@@ -211,7 +211,7 @@ class Ours:
         own = build.plan.workspace_bytes + plan.workspace_bytes + bits.nbytes
         return Item(case, "mask_forward", who, run, judge, own_bytes=own, kernel=self.kernel_name(plan.kernel), **fields)
 
-    def items(self, work, mask_names, wanted):
+    def items(self, work, mask_names, wanted, absent):
         if wanted("pool", "sparge"):
             yield self.pool_item(work)
         for mask_name in rule_masks(mask_names):
@@ -219,14 +219,18 @@ class Ours:
                 yield self.select_item(work, mask_name)
             if wanted("mask", "sparge"):
                 yield self.mask_item(work, mask_name)
-        for who, plan in self.forward_plans(work.case).items():
+        forward_plans, backward_plans = self.forward_plans(work.case), self.backward_plans(work.case)
+        for op, plans in (("forward", forward_plans), ("backward", backward_plans)):
+            if wanted(op, "sparge") and "sparge" not in plans and not wanted(op, "sparge_portable"):
+                absent("sparge", f"{work.case.name}, {op}: the library's own choice is sparge_portable, which was not asked for")
+        for who, plan in forward_plans.items():
             for mask_name in rule_masks(mask_names):
                 if wanted("mask_forward", who):
                     yield self.mask_forward_item(work, who, plan, mask_name)
             for mask_name in mask_names:
                 if wanted("forward", who):
                     yield self.forward_item(work, who, plan, mask_name)
-        for who, plan in self.backward_plans(work.case).items() if wanted("backward", None) else ():
+        for who, plan in backward_plans.items():
             for mask_name in mask_names:
                 if wanted("backward", who):
                     yield self.backward_item(work, who, plan, mask_name)
