@@ -77,12 +77,12 @@ def mask_text(lines, runs):
     rows = []
     for record in chosen(lines, "pool", "select", "mask", "mask_forward"):
         medians = [runs.median(record, field)
-                   for field in ("times_reading", "times_dense", "times_dense_at_26_of_512", "times_fa2")]
+                   for field in ("times_reading", "times_dense", "times_fa2")]
         rows.append([table.OPS[record["op"]], case_of(record), record["mask_name"], table.sparsity(record), name_of(record),
                      cell(runs.median(record, "ms")), cell(runs.median(record, "reading_ms")),
                      *(cell(median, "x") for median in medians), percent(runs.median(record, "mask_share"))])
     return grid(["what", "case", "mask", "sparsity", "who", "ms", "reading Q and K ms", "times reading", "times dense cuDNN",
-                 "at 26 of 512 blocks", "times dense FlashAttention-2", "share of the mask"], rows)
+                 "times dense FlashAttention-2", "share of the mask"], rows)
 
 
 def kernels_text(lines):

@@ -27,7 +27,7 @@ def number(value, digits=3):
 def mask_text(record):
     """Masks of one kind and share are told apart by their names."""
     text = MASK_TEXTS.get(record["mask"], record["mask"])
-    return text if record["mask"] in ("random", "ones", "dense") else f"{text} ({record['mask_name']})"
+    return text if record["mask"] in ("random", "ones", "dense", record["mask_name"]) else f"{text} ({record['mask_name']})"
 
 
 def bytes_text(count):
@@ -41,18 +41,6 @@ def sparsity(record):
     if not record["all_pairs"] or record["mask"] == "dense":
         return ""
     return f"{100 * (1 - record['kept_pairs'] / record['all_pairs']):.1f} %"
-
-
-def dense_ms(group, protocol="sustained"):
-    """{(run, op): ms of dense cuDNN}: ratios are quoted within a run only, since absolute figures move between machines."""
-    return {(record["run"], record["op"]): record["ms"] for record in group
-            if record["who"] == "cudnn" and record["op"] in DENSE_OP and record["protocol"] == protocol}
-
-
-def speed_up(record, dense):
-    """Over dense cuDNN of the same run; None where there is none, or nothing to compare."""
-    ms = dense.get((record["run"], DENSE_OP.get(record["op"])))
-    return ms / record["ms"] if ms else None
 
 
 def days_cell(record, days):

@@ -421,7 +421,7 @@ def test_medians_are_over_all_runs_of_the_same_library():
     text = summary.render(records.latest(history), history)
     assert "0.909x (0.8 - 0.952, 3 runs)" in text and "### Forward against dense cuDNN" in text
     assert "Backward" not in text and "Mask building" not in text
-    assert "| uneven (uneven) |" in table.render(history[-5:])
+    assert "| uneven |" in table.render(history[-5:])
 
 
 def test_kernels_are_listed_in_the_last_run():
@@ -443,8 +443,8 @@ def test_backward_is_compared_with_dense_backward():
              for item in (dense, ours, dense_backward)]
     text = table.render(lines)
     row = next(line for line in text.splitlines() if line.startswith("| Backward | sparge"))
-    assert "| 6x |" in row and table.speed_up(lines[1], table.dense_ms(lines)) == 6.0
-    assert table.speed_up(lines[1], table.dense_ms(lines[:1])) is None, "never with forward"
+    assert "| 6x |" in row and relations.with_relations(lines)[1]["times_dense"] == 6.0
+    assert "times_dense" not in relations.with_relations(lines[:2])[1], "never with forward"
 
 
 def test_the_table_says_whether_other_days_repeat_it():
@@ -462,6 +462,38 @@ def test_the_table_says_whether_other_days_repeat_it():
         record["kernel"] = "another"
     assert "0 were measured on more than one day" in table.days_text(one + renamed), "another kernel is another thing"
     assert "not been measured" in table.days_text([])
+
+
+def test_plots_draw_medians_of_what_was_measured():
+    import plot_mask
+    import plot_speedup
+    history = uneven_run("a") + uneven_run("b", 2.4) + records_of("other", [an_item("cudnn", ms=1.0)])
+    (shape, direction), panel = next(iter(plot_speedup.series_of(history).items()))
+    assert shape[1] == 40 and direction == "forward"
+    assert set(panel) == {("forward", "sparge", ""), ("forward", "sparge", "uneven"), ("forward", "sparge", "rule")}
+    assert near(panel["forward", "sparge", ""][0][1], 20) and near(panel["forward", "sparge", "uneven"][0][1], (15 + 36 / 2.2) / 2)
+    sweep = [an_item("sparge", "mask", 0.1, mask="rule", mask_name="rule_p20", flop=0.0) for _ in range(4)]
+    sweep += [an_item("sparge", "mask_forward", 1.0, mask="rule", mask_name="rule_p20") for _ in range(4)]
+    for item, name in zip(sweep, 2 * cases.GROUPS["sweep"][:4]):
+        item.case = cases.CASES[name]
+    found = plot_mask.sweeps_of(records_of("sweep", sweep))
+    (key, series), = found.items()
+    assert key == (1, 12, 128, "rule_p20") and [n for n, _ in series["mask", "ms"]] == [8192, 16384, 32768, 65536]
+    assert all(near(share, 0.1) for _, share in series["mask_forward", "mask_share"])
+    assert plot_mask.sweeps_of(records_of("short", sweep[:2])) == {}
+    assert plot_mask.tokens_text(8192) == "8k" and plot_mask.tokens_text(2**20) == "1M"
+
+
+def test_the_document_has_a_place_for_every_part():
+    import fill_docs
+    path = os.path.join(fill_docs.ROOT, "docs", "benchmarks.md")
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    for name in fill_docs.contents([], path):
+        document.fill(text, name, "")
+    filled = fill_docs.contents(uneven_run(), path)
+    assert "0.909x" in filled["uneven"] and "20x" in filled["forward"] and not filled["backward"]
+    assert set(filled) == set(fill_docs.contents([], path))
 
 
 def test_a_document_is_filled_between_its_markers():
