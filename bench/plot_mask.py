@@ -14,6 +14,7 @@ sys.path.insert(0, os.path.join(ROOT, "bench"))
 from compare import records, relations  # noqa: E402
 
 LEAST_LENGTHS = 3  # fewer points are no line
+WHOLE = 1024       # lengths of a sweep are multiples of it; those of models stay out
 FIELDS = {("mask", "ms"): "mask", ("mask", "reading_ms"): "reading Q and K once", ("mask_forward", "ms"): "mask + forward"}
 
 
@@ -22,6 +23,8 @@ def sweeps_of(lines):
     runs, found = relations.Runs(lines), {}
     for record in records.latest(lines):
         if record["protocol"] != "sustained" or not record["who"].startswith("sparge") or record["check"] != "passed":
+            continue
+        if record["q_tokens"] % WHOLE:
             continue
         for operation, field in [*FIELDS, ("mask_forward", "mask_share")]:
             median = runs.median(record, field) if record["op"] == operation else None

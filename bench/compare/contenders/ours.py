@@ -219,7 +219,8 @@ class Ours:
                 yield self.select_item(work, mask_name)
             if wanted("mask", "sparge"):
                 yield self.mask_item(work, mask_name)
-        forward_plans, backward_plans = self.forward_plans(work.case), self.backward_plans(work.case)
+        forward_plans = self.forward_plans(work.case) if wanted("forward") or wanted("mask_forward") else {}
+        backward_plans = self.backward_plans(work.case) if wanted("backward") else {}
         for op, plans in (("forward", forward_plans), ("backward", backward_plans)):
             if wanted(op, "sparge") and "sparge" not in plans and not wanted(op, "sparge_portable"):
                 absent("sparge", f"{work.case.name}, {op}: the library's own choice is sparge_portable, which was not asked for")
