@@ -11,7 +11,8 @@ struct Exact {
   static double narrow(double x) { return x; }
 };
 
-/// The working precision: f32 throughout; P, dS and the results are rounded to the element type T.
+/// The working precision: f32 throughout; P, dS, which is made of the rounded P, and the results are rounded to the element
+/// type T.
 template <class T>
 struct Working {
   using Real = float;
