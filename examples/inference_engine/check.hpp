@@ -3,19 +3,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <type_traits>
 #include <vector>
 
 #include "inference_engine/engine.hpp"
 #include "inference_engine/host_layer.hpp"
 
 namespace engine {
-
-/// Partial blocks on both axes, positions along all three axes of the video, rows of several warps and a feed-forward row of several rounds.
-inline Shape small_shape(std::int64_t layers) {
-  Shape s{512, 2304, layers, {5, 6, 10}, 300};
-  s.text_tokens = 70;
-  return s;
-}
 
 template <class T>
 std::vector<T> to_host(T const* data, std::int64_t count) {
@@ -71,6 +65,17 @@ private:
     return rule;
   }
 
+  /// Biases and the like of a size that a mistake in them would show.
+  static void spread_vectors(Engine const& e) {
+    std::uint64_t seed_of_member = 100;
+    for (DeviceWeights layer : e.buffers().layers)
+      visit_weights(e.shape(), layer, [&](auto* member, std::int64_t count, Distribution d) {
+        if constexpr (std::is_same_v<decltype(member), float*>)
+          demo::check_cuda(
+              fill_random(member, count, {d.mean, spread_of_vectors}, ++seed_of_member, e.stream()));
+      });
+  }
+
   static HostWeights weights_of(Engine const& e) {
     std::vector<Numbers> all;
     DeviceWeights device = e.buffers().layers[0];
@@ -98,6 +103,7 @@ private:
   /// One layer, replayed from a graph. What rounding to bf16 does to the layer on the host says how far off it may be on the device.
   bool matches_host(Attention attention) {
     Engine e(small_shape(1), two_blocks(), device_, seed);
+    spread_vectors(e);
     training::StepGraph const graph = e.capture(attention);
     replay(e, graph);
     HostWeights const weights = weights_of(e);

@@ -18,7 +18,8 @@ struct Run {
 
 __device__ Run load(bfloat16 const* from) {
   uint4 const raw = *reinterpret_cast<uint4 const*>(from);
-  auto const* pairs = reinterpret_cast<__nv_bfloat162 const*>(&raw);
+  __nv_bfloat162 pairs[run_length / 2];
+  memcpy(pairs, &raw, sizeof raw);
   Run run;
   for (int i = 0; i < run_length / 2; ++i) {
     float2 const pair = __bfloat1622float2(pairs[i]);
@@ -48,9 +49,10 @@ __device__ Run load(Modulation const& m, int channel, float if_none) {
 }
 
 __device__ void store(bfloat16* to, Run const& run) {
-  uint4 raw;
-  auto* pairs = reinterpret_cast<__nv_bfloat162*>(&raw);
+  __nv_bfloat162 pairs[run_length / 2];
   for (int i = 0; i < run_length / 2; ++i) pairs[i] = __floats2bfloat162_rn(run.x[2 * i], run.x[2 * i + 1]);
+  uint4 raw;
+  memcpy(&raw, pairs, sizeof raw);
   *reinterpret_cast<uint4*>(to) = raw;
 }
 
@@ -82,10 +84,26 @@ __device__ Run normalised(Run run, float dim) {
   return run;
 }
 
+/// Values of channels in shared memory, where registers would leave room for one thread block on a multiprocessor. A thread reads what it
+/// wrote itself.
+struct Kept {
+  float4 *low, *high;
+
+  __device__ void put(Run const& r) const {
+    low[threadIdx.x] = {r.x[0], r.x[1], r.x[2], r.x[3]}, high[threadIdx.x] = {r.x[4], r.x[5], r.x[6], r.x[7]};
+  }
+  __device__ Run get() const {
+    float4 const a = low[threadIdx.x], b = high[threadIdx.x];
+    return {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
+  }
+};
+
 __global__ void __launch_bounds__(most_threads, row_blocks_per_sm) residual_norm_kernel(ResidualNorm args) {
+  __shared__ float4 room[4][most_threads];
+  Kept const scale{room[0], room[1]}, shift{room[2], room[3]};
   int const channel = int(threadIdx.x) * run_length;
-  Run const gate = load(args.gate, channel, 1), bias = load({args.bias, nullptr}, channel, 0),
-            scale = load(args.scale, channel, 0), shift = load(args.shift, channel, 0);
+  scale.put(load(args.scale, channel, 0)), shift.put(load(args.shift, channel, 0));
+  Run const gate = load(args.gate, channel, 1), bias = load({args.bias, nullptr}, channel, 0);
   std::int64_t const first = std::int64_t{blockIdx.x} * rows_per_block;
   std::int64_t const end = min(first + rows_per_block, args.rows);
   for (std::int64_t row = first; row < end; ++row) {
@@ -98,7 +116,8 @@ __global__ void __launch_bounds__(most_threads, row_blocks_per_sm) residual_norm
     }
     if (args.normed == nullptr) continue;
     Run normed = normalised(x, float(args.dim));
-    for (int i = 0; i < run_length; ++i) normed.x[i] = normed.x[i] * (1 + scale.x[i]) + shift.x[i];
+    Run const scaled = scale.get(), shifted = shift.get();
+    for (int i = 0; i < run_length; ++i) normed.x[i] = normed.x[i] * (1 + scaled.x[i]) + shifted.x[i];
     store(args.normed + at, normed);
   }
 }

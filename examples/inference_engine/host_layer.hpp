@@ -14,6 +14,17 @@ namespace engine {
 using Numbers = std::vector<double>;
 using HostWeights = LayerWeights<Numbers, Numbers>;
 
+/// Partial blocks on both axes, positions along all three axes of the video, rows of several warps and a feed-forward row of several rounds.
+inline Shape small_shape(std::int64_t layers) {
+  Shape s{512, 2304, layers, {5, 6, 10}, 300};
+  s.text_tokens = 70;
+  return s;
+}
+
+/// Standard deviation of biases, weights of norms and modulation in comparisons: with it, leaving any one of them out moves the layer's result
+/// by more than rounding to bf16 does.
+inline constexpr float spread_of_vectors = 0.5f;
+
 /// What a layer reads beside its weights. `mask` is that of self-attention, in bits; empty to keep everything.
 struct HostInputs {
   Numbers x, text, time;
