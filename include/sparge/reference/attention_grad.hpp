@@ -59,8 +59,9 @@ public:
     values_.dot(grad_out, Real{1}, ds_.data());
     bool const is_empty = lse == -std::numeric_limits<Real>::infinity();
     for (std::int64_t j = 0; j < tokens_; ++j) {
-      p_[j] = is_empty ? 0 : Arithmetic::narrow(std::exp(p_[j] - lse));
-      ds_[j] = is_empty ? 0 : Arithmetic::narrow(p_[j] * (ds_[j] - delta));
+      Real const probability = is_empty ? 0 : std::exp(p_[j] - lse);
+      p_[j] = Arithmetic::narrow(probability);
+      ds_[j] = is_empty ? 0 : Arithmetic::narrow(Arithmetic::weight_of_grad(probability) * (ds_[j] - delta));
     }
   }
 
