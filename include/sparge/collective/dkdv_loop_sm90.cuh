@@ -231,7 +231,7 @@ private:
       std::uint32_t const mail = pipe_.mail(slot, warp_) + 16 * lane_index();
 #pragma unroll
       for (int i = 0; i < q_tile / 16; ++i) store_shared(mail + i * 512, packed_[i]);
-      __syncwarp();
+      sync_warp_visibly();
       arrive(pipe_.mail_full(slot, warp_));
       mail_at_.advance();
     }
@@ -287,7 +287,7 @@ private:
   }
 
   __device__ __forceinline__ void release_first() {
-    __syncwarp();  // all lanes have read their values
+    sync_warp_visibly();  // all lanes have read their values
     arrive(first_ring().empty(first_at_.slot()));
     first_at_.advance();
   }
@@ -298,7 +298,7 @@ private:
   }
 
   __device__ __forceinline__ void release_mail() {
-    __syncwarp();
+    sync_warp_visibly();
     arrive(pipe_.mail_empty(mail_at_.slot(), warp_));
     mail_at_.advance();
   }

@@ -234,7 +234,7 @@ private:
 
   /// Q and dO of the latest gradients.
   __device__ __forceinline__ void release_queries() {
-    __syncwarp();  // all lanes have read lse and delta
+    sync_warp_visibly();  // all lanes have read lse and delta
     if (lane_index() == 0) {
       pipe_.queries().empty(used_at_.slot()).arrive();
       pipe_.grad_outs().empty(used_at_.slot()).arrive();

@@ -29,14 +29,15 @@ __device__ __forceinline__ int count_lower_lanes(unsigned ballot) {
   return __popc(ballot & ((1u << lane_index()) - 1));
 }
 
-/// __syncwarp() by a named barrier of this warp's own, for warps 0 to 7 of a block whose other barriers are below 8. Where the
-/// compiler knows that lanes are together it leaves no instruction of a __syncwarp(), and a checker of races does not see one.
+/// __syncwarp() by a named barrier of this warp's own, in blocks of at most 12 warps whose other barriers are below 4. Where the
+/// compiler knows that lanes are together it leaves no instruction of a __syncwarp(), and a checker of races does not see that
+/// what lanes did comes before one of them arrives at a barrier for all.
 __device__ __forceinline__ void sync_warp_visibly() {
   asm volatile(
       "{\n.reg .u32 barrier;\n"
       "mov.u32 barrier, %tid.x;\n"
       "shr.u32 barrier, barrier, 5;\n"
-      "add.u32 barrier, barrier, 8;\n"
+      "add.u32 barrier, barrier, 4;\n"
       "bar.sync barrier, 32;\n}\n" ::
           : "memory");
 }
