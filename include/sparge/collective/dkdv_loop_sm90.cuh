@@ -8,6 +8,7 @@
 
 #include "sparge/collective/dkdv_pipe_sm90.cuh"
 #include "sparge/collective/probability_grad.cuh"
+#include "sparge/collective/slot_rows.cuh"
 #include "sparge/collective/store_gradient_sm90.cuh"
 #include "sparge/device/element_mask.cuh"
 #include "sparge/device/fragment.cuh"
@@ -256,10 +257,19 @@ private:
     arrive(pipe_.kv_empty(0));
   }
 
-  /// Stores the gradient: staged in a mail slot of this warp that is free, or whose P has been read.
+  /// Stores the gradient: staged in a mail slot of this warp that is free, or whose P has been read; that of a piece from registers.
   __device__ __forceinline__ void finish() {
     pin(grad_);
     release_second();
+    int const partial = pipe_.read_partial(item_ % Pipe::key_tiles);
+    if (partial >= 0)
+      store_piece(partial);
+    else
+      store_rows();
+    ++item_;
+  }
+
+  __device__ __forceinline__ void store_rows() const {
     int const slot = mail_at_.slot();
     if constexpr (is_v) pipe_.mail_empty(slot, warp_).wait(mail_at_.parity() ^ 1);
     std::uint32_t const staged = pipe_.mail(slot, warp_);
@@ -270,7 +280,12 @@ private:
     KeyTile const at = pipe_.read_key_tile(item_ % Pipe::key_tiles);
     store_gradient<head_dim>(out_tensor_, {0, at.tile * config.kv_tile + 16 * warp_, at.head, at.batch},
                              staged, staged_panel_bytes);
-    ++item_;
+  }
+
+  /// dK comes before dV in a slot. Before scaling, which those who add the pieces do.
+  __device__ __forceinline__ void store_piece(int slot) const {
+    int const row = slot * BackwardConfig::slot_rows + (is_v ? config.kv_tile : 0) + 16 * warp_;
+    store_slot_rows(grad_, params_.schedule.partials, row * head_dim);
   }
 
   /// The staged gradient has been read: its mail slot may serve again.

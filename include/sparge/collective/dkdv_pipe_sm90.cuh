@@ -132,14 +132,17 @@ public:
 
   /// Written before K and V of the tile are requested. K and V of the third tile after it are requested only when both
   /// warpgroups have stored its gradients, so four notes are enough.
-  __device__ __forceinline__ void note_key_tile(int slot, KeyTile const& at) const {
+  /// `partial` is the slot for the partial result of a piece of the column; -1: all of it.
+  __device__ __forceinline__ void note_key_tile(int slot, KeyTile const& at, int partial) const {
     store_shared(key_note(slot), at.batch);
     store_shared(key_note(slot) + 4, at.head);
     store_shared(key_note(slot) + 8, at.tile);
+    store_shared(key_note(slot) + 12, partial);
   }
   __device__ __forceinline__ KeyTile read_key_tile(int slot) const {
     return {load_shared(key_note(slot)), load_shared(key_note(slot) + 4), load_shared(key_note(slot) + 8)};
   }
+  __device__ __forceinline__ int read_partial(int slot) const { return load_shared(key_note(slot) + 12); }
 
 private:
   static constexpr int grad_outs_offset = Queries::slots * Queries::tile_bytes;
@@ -150,14 +153,14 @@ private:
       values_offset + (Queries::slots + GradOuts::slots) * Queries::values_bytes;
   static constexpr int barriers_offset = notes_offset + Queries::notes_bytes + GradOuts::notes_bytes;
   static constexpr int key_notes_offset = barriers_offset + (2 + 2 * mail_slots * warps) * 8;
-  static_assert(key_notes_offset + key_tiles * 12 <= config.smem_bytes());
+  static_assert(key_notes_offset + key_tiles * 16 <= config.smem_bytes());
   static_assert(notes_offset + config.barrier_bytes() == config.smem_bytes());
 
   __device__ __forceinline__ Mbarrier barrier(int index) const {
     return Mbarrier(base_ + barriers_offset + 8 * index);
   }
   __device__ __forceinline__ std::uint32_t key_note(int slot) const {
-    return base_ + key_notes_offset + 12 * slot;
+    return base_ + key_notes_offset + 16 * slot;
   }
 
   std::uint32_t base_;

@@ -32,11 +32,12 @@ public:
   __device__ __forceinline__ void run(int index, int producers) {
     TileQueue<Params> queue(params_, index, producers);
     while (!queue.is_empty()) {
-      TilePosition const at = queue.position();
+      TilePosition const at = head_major_tile(queue.item().tile, params_.q_tiles, params_.heads);
+      int const partial = queue.item().slot;
       RowWalk walk = queue.take();
       int const block = walk.next();
       if (block >= 0)
-        hand_out(at, walk, block);
+        hand_out(at, partial, walk, block);
       else
         write_empty(at);
     }
@@ -50,8 +51,8 @@ private:
   static_assert(config.q_tile == 128, "a tile is a mask block");
 
   /// The rows' dO is asked for after their first keys: it is needed later, and its slot is free later.
-  __device__ __forceinline__ void hand_out(TilePosition const& at, RowWalk& walk, int block) {
-    request_q(at);
+  __device__ __forceinline__ void hand_out(TilePosition const& at, int partial, RowWalk& walk, int block) {
+    request_q(at, partial);
     BoxOrigin const keys{0, 0, at.head / params_.heads_per_kv_head, at.batch};
     bool is_first = true;
     while (block >= 0) {
@@ -71,7 +72,7 @@ private:
     }
   }
 
-  __device__ __forceinline__ void request_q(TilePosition const& at) {
+  __device__ __forceinline__ void request_q(TilePosition const& at, int partial) {
     std::int64_t const row =
         (std::int64_t{at.batch} * params_.heads + at.head) * params_.padded_rows + at.tile * config.q_tile;
     float4 const lse = reinterpret_cast<float4 const*>(params_.row_lse + row)[lane_index()];
@@ -81,7 +82,7 @@ private:
     store_shared(pipe_.delta() + 16 * lane_index(), delta);
     __syncwarp();
     load_rows(pipe_.q(), tensors_.q, at, pipe_.q_full(), [&] {
-      pipe_.note_tile(tile_ % Pipe::tiles, {at.batch, at.head, at.tile});
+      pipe_.note_tile(tile_ % Pipe::tiles, {at.batch, at.head, at.tile}, partial);
     });
     q_at_.advance();
     ++tile_;
@@ -154,7 +155,7 @@ private:
   __device__ __forceinline__ void note_end() {
     pipe_.q_empty().wait(q_at_.parity() ^ 1);
     if (!elect_lane()) return;
-    pipe_.note_tile(tile_ % Pipe::tiles, {0, 0, -1});
+    pipe_.note_tile(tile_ % Pipe::tiles, {0, 0, -1}, -1);
     pipe_.q_full().arrive();
   }
 

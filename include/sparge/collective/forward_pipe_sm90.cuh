@@ -13,6 +13,7 @@ namespace sparge {
 /// A tile of query rows that the consumers owe a verdict.
 struct ForwardTile {
   int batch, head, tile;
+  int slot;  ///< for the partial result of a piece of the rows; -1: all of it
 };
 
 /// What comes next: a tile, or the reason why there is none.
@@ -106,9 +107,11 @@ public:
     store_shared(tile_note(slot), at.batch);
     store_shared(tile_note(slot) + 4, at.head);
     store_shared(tile_note(slot) + 8, at.tile);
+    store_shared(tile_note(slot) + 12, at.slot);
   }
   __device__ __forceinline__ ForwardTile read_tile(int slot) const {
-    return {load_shared(tile_note(slot)), load_shared(tile_note(slot) + 4), load_shared(tile_note(slot) + 8)};
+    return {load_shared(tile_note(slot)), load_shared(tile_note(slot) + 4), load_shared(tile_note(slot) + 8),
+            load_shared(tile_note(slot) + 12)};
   }
 
   /// Verdicts: bit w of `redo`: warp w asks for the tile once more.
@@ -125,7 +128,7 @@ private:
   static constexpr int work_offset = barrier_offset + barriers * 8;
   static constexpr int step_offset = work_offset + q_slots * 4;
   static constexpr int tile_offset = step_offset + stages * 4;
-  static constexpr int redo_offset = tile_offset + verdicts * 12;
+  static constexpr int redo_offset = tile_offset + verdicts * 16;
   static_assert(redo_offset + verdicts * 4 <= barrier_offset + ForwardConfig::barrier_bytes);
 
   __device__ __forceinline__ Mbarrier barrier(int index) const {
@@ -135,7 +138,7 @@ private:
     return barrier(2 * q_slots + verdicts + kind * stages + slot);
   }
   __device__ __forceinline__ std::uint32_t tile_note(int slot) const {
-    return base_ + tile_offset + 12 * slot;
+    return base_ + tile_offset + 16 * slot;
   }
   __device__ __forceinline__ std::uint32_t redo_note(int slot) const {
     return base_ + redo_offset + 4 * slot;

@@ -50,7 +50,7 @@ public:
 #endif
   }
 
-  /// Encodes the descriptors, and sets the counter of tiles to 0 in the stream.
+  /// After launch_schedule() in the stream.
   static Status enqueue(ForwardParams<T> const& forward, std::int64_t blocks, cudaStream_t stream) noexcept {
     if (blocks == 0) return {};
     Params params{{}, forward};
@@ -60,9 +60,6 @@ public:
     maps.add("v", forward.v, 64, &params.tensors.v);
     maps.add("out", forward.out, 16, &params.tensors.out);
     if (!maps.status().ok()) return maps.status();
-    PendingError const pending;
-    cudaError_t const error = cudaMemsetAsync(forward.tile_counter, 0, sizeof *forward.tile_counter, stream);
-    if (error != cudaSuccess) return cuda_failure("workspace.data", pending.take_back(error));
     return launch_result("forward kernel", launch<ForwardSm90>(params, blocks, config.smem_bytes(), stream));
   }
 
