@@ -129,14 +129,14 @@ TEST_CASE("A dense row of a small grid is split and rows up to a fifth are not")
   CHECK_FALSE(uneven.splits(102));
 }
 
-TEST_CASE("Classes of length ascend by at most a fourth") {
+TEST_CASE("Classes of length ascend by at most a half") {
   std::int32_t before = 0;
   std::uint32_t first_of_class = 0;
   for (std::uint32_t count = 1; count < 100000; ++count) {
     std::int32_t const now = ScheduleRule::class_of(count);
     CHECK(now >= before);
     if (now != before) first_of_class = count;
-    if (count >= 4) CHECK(4 * count < 5 * first_of_class);
+    CHECK(2 * count < 3 * first_of_class + (count < 2));
     before = now;
   }
   CHECK(ScheduleRule::class_of(0xffffffffu) < ScheduleRule::classes);

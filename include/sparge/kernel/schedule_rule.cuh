@@ -46,17 +46,17 @@ public:
                                       static_cast<std::uint64_t>(pieces));
   }
 
-  /// Items are ordered by classes of length, each a fourth to a seventh longer than the one before.
-  static constexpr std::int32_t classes = 128;
+  /// Items are ordered by classes of length, each a third to a half longer than the one before.
+  static constexpr std::int32_t classes = 64;
   static __host__ __device__ std::int32_t class_of(std::uint32_t count) {
-    if (count < 4) return static_cast<std::int32_t>(count);
+    if (count < 2) return static_cast<std::int32_t>(count);
 #ifdef __CUDA_ARCH__
     int const exponent = 31 - __clz(static_cast<int>(count));
 #else
-    int exponent = 2;
+    int exponent = 1;
     while (exponent < 31 && count >> (exponent + 1) != 0) ++exponent;
 #endif
-    return 4 * exponent + static_cast<std::int32_t>(count >> (exponent - 2) & 3);
+    return 2 * exponent + static_cast<std::int32_t>(count >> (exponent - 1) & 1);
   }
 
 private:

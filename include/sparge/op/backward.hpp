@@ -192,7 +192,8 @@ template <class T>
 Status schedule_backward(BackwardPlan<T> const& plan, BackwardArgs<T> const& args,
                          BackwardScratch const& scratch, cudaStream_t stream) {
   ScheduleParams params;
-  for (std::int32_t row : {plan.dkdv_kernel, plan.dq_kernel}) {
+  std::int32_t const rows[] = {plan.dkdv_kernel, plan.dq_kernel};
+  for (std::int32_t row : rows) {
     BackwardConfig const& config = backward_table[row];
     ScheduleShape const shape = config.schedule_shape(plan.problem, plan.device);
     ScheduleLines const lines =

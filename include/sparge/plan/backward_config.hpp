@@ -2,7 +2,6 @@
 /// The table of backward kernels as values, the choice among them, and how the scratch of a backward call is laid out.
 
 #include <cstdint>
-#include <initializer_list>
 
 #include "sparge/core/carver.hpp"
 #include "sparge/core/checked.hpp"
@@ -183,7 +182,8 @@ struct BackwardScratch {
     scratch.delta = carver.take<float>(heads * padded_rows(p));
     scratch.lse = carver.take<float>(heads * padded_rows(p));
     std::int64_t slots = 0;
-    for (BackwardConfig const* config : {&dkdv, &dq}) {
+    BackwardConfig const* const configs[] = {&dkdv, &dq};
+    for (BackwardConfig const* config : configs) {
       ScheduleShape const shape = config->schedule_shape(p, device);
       scratch.of(config->pass) = Schedule::lay_out(carver, shape, 0);
       std::int64_t const pieces = ScheduleBounds::pieces(shape);
