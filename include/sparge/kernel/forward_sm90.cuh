@@ -7,6 +7,7 @@
 #include "sparge/collective/forward_loop_sm90.cuh"
 #include "sparge/collective/forward_pipe_sm90.cuh"
 #include "sparge/collective/forward_producer_sm90.cuh"
+#include "sparge/device/dependent_launch.cuh"
 #include "sparge/device/swizzle.cuh"
 #include "sparge/device/warp.cuh"
 #include "sparge/kernel/forward_params.hpp"
@@ -24,6 +25,7 @@ public:
   using Pipe = ForwardPipe<config>;
   static constexpr int threads = config.threads(), ctas_per_sm = config.ctas_per_sm;
   static constexpr std::int64_t most_smem_bytes = config.smem_bytes();
+  static constexpr bool starts_early = true;
 
   struct Params {
     ForwardTensors tensors;
@@ -34,6 +36,8 @@ public:
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // code for other targets is empty, and no plan chooses it there
     if (threadIdx.x == 0)
       for (int team = 0; team < teams; ++team) pipe_of(smem, team).init();
+    let_next_kernel_start();
+    wait_for_kernel_before();
     __syncthreads();
     // The same for all lanes, which the compiler cannot see.
     int const warpgroup = __shfl_sync(all_lanes, static_cast<int>(threadIdx.x) / 128, 0);

@@ -5,6 +5,7 @@
 
 #include "sparge/collective/slot_rows.cuh"
 #include "sparge/collective/tile_order.cuh"
+#include "sparge/device/dependent_launch.cuh"
 #include "sparge/device/math.cuh"
 #include "sparge/kernel/launch.cuh"
 #include "sparge/kernel/schedule_params.hpp"
@@ -40,8 +41,10 @@ public:
   using Params = MergeRowsParams<T>;
   using Rows = SplitRows<head_dim, 128>;
   static constexpr int threads = Rows::threads, ctas_per_sm = 4;
+  static constexpr bool starts_early = true;
 
   static __device__ __forceinline__ void run(Params const& params, unsigned char*) {
+    wait_for_kernel_before();
     Rows::for_each(params.schedule, [&](SplitLine const& line, int row, int channel) {
       MergeRows(params, line, row).merge(channel);
     });
@@ -110,9 +113,11 @@ public:
   using Params = SumPiecesParams<T>;
   using Rows = SplitRows<head_dim, 64>;
   static constexpr int threads = Rows::threads, ctas_per_sm = 4;
+  static constexpr bool starts_early = true;
 
   /// A slot holds 128 rows: of a tile of one tensor, or 64 each of tiles of two.
   static __device__ __forceinline__ void run(Params const& params, unsigned char*) {
+    wait_for_kernel_before();
     Rows::for_each(params.schedule, [&](SplitLine const& line, int row, int channel) {
       sum_row(params, line, row, channel);
       sum_row(params, line, row + slot_rows / 2, channel);

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "sparge/collective/line_words.cuh"
+#include "sparge/device/dependent_launch.cuh"
 #include "sparge/device/warp.cuh"
 #include "sparge/kernel/schedule_params.hpp"
 #include "sparge/kernel/schedule_rule.cuh"
@@ -16,9 +17,12 @@ class ScheduleBuild {
 public:
   using Params = ScheduleParams;
   static constexpr int warps = 32, threads = 32 * warps, ctas_per_sm = 1;
+  static constexpr bool starts_early = true;
 
   static __device__ __forceinline__ void run(Params const& params, unsigned char*) {
     __shared__ Shared shared;
+    let_next_kernel_start();
+    wait_for_kernel_before();
     SchedulePass const& pass = params.passes[blockIdx.x];
     ScheduleBuild build(params, pass, shared, ScheduleRule(sum_counts(pass, shared), pass.shape));
     build.count_items();

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "sparge/device/dependent_launch.cuh"
 #include "sparge/device/transpose.cuh"
 #include "sparge/device/warp.cuh"
 #include "sparge/kernel/schedule_params.hpp"
@@ -17,6 +18,7 @@ public:
   static constexpr int warps = 8, threads = 32 * warps, ctas_per_sm = 4;
 
   static __device__ __forceinline__ void run(Params const& params, unsigned char*) {
+    let_next_kernel_start();
     int block = static_cast<int>(blockIdx.x);
     int pass = 0;
     if (block >= params.passes[0].count_blocks) block -= params.passes[0].count_blocks, pass = 1;
