@@ -1,8 +1,12 @@
 /// The order of uneven work as the device makes it, against plain loops on the host.
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <utility>
 #include <vector>
 
+#include "probe.hpp"
 #include "sparge/kernel/schedule_params.hpp"
 #include "support/catch.hpp"
 #include "support/device_buffer.hpp"
@@ -67,6 +71,21 @@ void check_pass(PassScratch const& scratch, Lines const& lines, ScheduleShape co
     CHECK((listed[tile / 32] >> tile % 32 & 1) == order.is_listed[tile]);
 }
 
+/// Of the items and the tiles after them each goes to one producer.
+void check_queue(PassScratch const& scratch, Lines const& lines, ScheduleShape const& shape, int producers) {
+  OrderOfWork const order = order_work(lines, shape);
+  std::vector<std::pair<int, int>> wanted, taken;
+  for (WorkItem const& item : order.items) wanted.emplace_back(static_cast<int>(item.tile), item.slot);
+  for (std::size_t tile = 0; tile < lines.size(); ++tile)
+    if (!order.is_listed[tile]) wanted.emplace_back(static_cast<int>(tile), -1);
+  std::vector<int> const all = probe::take_all(scratch.schedule(), static_cast<int>(shape.tiles),
+                                               static_cast<int>(shape.blocks), producers);
+  for (std::size_t i = 0; i < all.size(); i += 2) taken.emplace_back(all[i], all[i + 1]);
+  std::sort(wanted.begin(), wanted.end());
+  std::sort(taken.begin(), taken.end());
+  CHECK(taken == wanted);
+}
+
 void check_mask(AttentionProblem const& p, MaskWords const& mask, std::int64_t workers) {
   DeviceBuffer<std::uint32_t> const on_device(mask);
   ScheduleShape const row = row_shape(p, workers), column = column_shape(p, workers);
@@ -83,6 +102,8 @@ void check_mask(AttentionProblem const& p, MaskWords const& mask, std::int64_t w
   stream.wait();
   check_pass(rows, rows_of(p, mask), row);
   check_pass(columns, columns_of(p, mask), column);
+  check_queue(rows, rows_of(p, mask), row, 3);
+  check_queue(columns, columns_of(p, mask), column, 40);
 }
 
 }  // namespace
