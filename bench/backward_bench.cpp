@@ -1,8 +1,7 @@
-/// Block-sparse attention, backward, under random masks that keep the same share in every row:
-/// backward/SHAPE/keep_PERCENT/DTYPE[/grad_lse][/hot].
+/// Block-sparse attention, backward, with the masks of forward_bench: backward/SHAPE/MASK/DTYPE[/grad_lse][/hot].
 
 #include "support/bench.hpp"
-#include "support/tensors.hpp"
+#include "support/masked_inputs.hpp"
 
 namespace sparge::bench {
 namespace {
@@ -11,7 +10,7 @@ enum class GradLse { none, given };
 
 /// What a case is beside its shape and type.
 struct Variant {
-  int keep_percent;
+  NamedMask mask;
   GradLse grad_lse = GradLse::none;
   Cache cache = Cache::cold;
 
@@ -25,19 +24,20 @@ template <class T>
 struct Tensors {
   AttentionProblem problem;
   std::int64_t q_count, kv_count, rows;
+  DeviceArray<T> q, k;
   HostMask host_mask;
-  DeviceArray<T> q, k, v, out, grad_out, grad_q, grad_k, grad_v;
+  DeviceArray<T> v, out, grad_out, grad_q, grad_k, grad_v;
   DeviceArray<float> lse, grad_lse;
   DeviceArray<std::uint32_t> mask;
 
-  Tensors(AttentionProblem const& p, Variant const& variant, cudaStream_t stream)
+  Tensors(AttentionProblem const& p, Variant const& variant, Device const& device, cudaStream_t stream)
       : problem(p),
         q_count(p.batch * p.heads * p.q_tokens * p.head_dim),
         kv_count(p.batch * p.kv_heads * p.kv_tokens * p.head_dim),
         rows(p.batch * p.heads * p.q_tokens),
-        host_mask(random_mask(p, variant.keep_percent / 100.0, mask_seed)),
         q(q_count),
         k(kv_count),
+        host_mask(fill_qk_and_mask(p, q, k, variant.mask, device, stream)),
         v(kv_count),
         out(q_count),
         grad_out(q_count),
@@ -47,8 +47,6 @@ struct Tensors {
         lse(rows),
         grad_lse(variant.grad_lse == GradLse::given ? rows : 0),
         mask(host_mask.words) {
-    fill_normal(q.data(), q_count, q_seed, stream);
-    fill_normal(k.data(), kv_count, k_seed, stream);
     fill_normal(v.data(), kv_count, v_seed, stream);
     fill_normal(grad_out.data(), q_count, grad_out_seed, stream);
     fill_normal(grad_lse.data(), grad_lse.size(), grad_lse_seed, stream);
@@ -89,7 +87,7 @@ void forward_now(Gpu& gpu, Tensors<T> const& x) {
 
 template <class T>
 Result run_backward(Gpu& gpu, AttentionProblem const& p, PlanOptions const& options, Variant const& variant) {
-  Tensors<T> const x(p, variant, gpu.stream);
+  Tensors<T> const x(p, variant, gpu.device, gpu.stream);
   forward_now(gpu, x);
   BackwardPlan<T> plan;
   sparge::check(plan_backward(p, gpu.device, options, &plan));
@@ -122,8 +120,8 @@ Result run_backward(Gpu& gpu, AttentionProblem const& p, PlanOptions const& opti
 
 template <class T>
 void add_backward(Shape const& shape, PlanOptions const& options, Variant const& variant) {
-  add_case(std::string("backward/") + shape.name + "/keep_" + std::to_string(variant.keep_percent) + "/" +
-               dtype_name<T> + variant.suffix(),
+  add_case(std::string("backward/") + shape.name + "/" + variant.mask.name + "/" + dtype_name<T> +
+               variant.suffix(),
            [=](Gpu& gpu) { return run_backward<T>(gpu, shape.problem(), options, variant); });
 }
 
@@ -131,10 +129,12 @@ void add_backward(Shape const& shape, PlanOptions const& options, Variant const&
 
 void register_cases(Options const& options) {
   for (Shape const& shape : options.shapes) {
-    for (int keep_percent : {5, 10, 20, 50, 100}) add_backward<bfloat16>(shape, options.plan, {keep_percent});
-    add_backward<bfloat16>(shape, options.plan, {5, GradLse::none, Cache::hot});
-    add_backward<bfloat16>(shape, options.plan, {5, GradLse::given});
-    add_backward<float16>(shape, options.plan, {5});
+    for (NamedMask const& mask : even_masks) add_backward<bfloat16>(shape, options.plan, {mask});
+    for (NamedMask const& mask : uneven_masks) add_backward<bfloat16>(shape, options.plan, {mask});
+    add_backward<bfloat16>(shape, options.plan, {rule_of_inputs});
+    add_backward<bfloat16>(shape, options.plan, {even_masks[0], GradLse::none, Cache::hot});
+    add_backward<bfloat16>(shape, options.plan, {even_masks[0], GradLse::given});
+    add_backward<float16>(shape, options.plan, {even_masks[0]});
   }
 }
 

@@ -11,9 +11,11 @@ import sys
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 sys.path.insert(0, os.path.join(ROOT, "bench"))
 
-from compare import document, protocol, records, table  # noqa: E402
+from compare import document, protocol, records, summary, table  # noqa: E402
 
-PLOT = "images/speedup.svg"
+PLOTS = {"plot": ("images/speedup.svg", "Times as fast as dense cuDNN against sparsity, forward and backward where measured, "
+                  "with the ideal line"),
+         "mask_plot": ("images/mask.svg", "Time of mask building and of mask + forward against the number of tokens")}
 
 
 def runs_text(lines):
@@ -23,7 +25,7 @@ def runs_text(lines):
         runs.setdefault(record["run"], record)
     rows = ["| run | date | commit | GPU | driver | torch | cuDNN | what |", "|---|---|---|---|---|---|---|---|"]
     for run, record in sorted(runs.items(), key=lambda entry: entry[1]["date"]):
-        what = ", ".join(part for part in record["selection"].split(";") if part.startswith(("cases=", "ops=")))
+        what = ", ".join(part for part in record["selection"].split(";") if part.startswith(("suite=", "cases=", "ops=")))
         rows.append(f"| {run} | {record['date']} | {record['commit']} | {record['gpu']} | {record['driver']} | "
                     f"{record['torch']} | {record['cudnn']} | {what} |")
     return "\n".join(rows)
@@ -37,12 +39,21 @@ def repeat_text(lines):
     return f"{table.days_text(lines)}\n\nThe last run, {last}: {last_text}"
 
 
-def plot_text(document_path):
-    """The picture, where plot_speedup.py has drawn it."""
+def plot_text(name, document_path):
+    """The picture, where plot_speedup.py or plot_mask.py has drawn it."""
+    path, words = PLOTS[name]
     folder = os.path.dirname(os.path.abspath(document_path))
-    if not os.path.exists(os.path.join(folder, PLOT)):
-        return ""
-    return f"![Times as fast as dense cuDNN against sparsity, forward and backward where measured, with the ideal line]({PLOT})"
+    return f"![{words}]({path})" if os.path.exists(os.path.join(folder, path)) else ""
+
+
+def contents(lines, document_path):
+    """{part of the document: Markdown}."""
+    quoted = records.latest(lines)
+    found = {name: plot_text(name, document_path) for name in PLOTS}
+    if not lines:
+        return {**found, **dict.fromkeys(("runs", "tables", "repeat", *summary.TITLES), "")}
+    return {**found, **summary.texts(quoted, lines), "runs": runs_text(quoted), "tables": table.render(quoted, lines),
+            "repeat": repeat_text(lines)}
 
 
 def main():
@@ -57,8 +68,7 @@ def main():
     quoted = records.latest(lines)
     unfit = [record for record in quoted if record["check"] != "passed" or record["rounds"] < protocol.LEAST_ROUNDS]
     filled = text
-    for name, content in (("runs", runs_text(quoted) if lines else ""), ("tables", table.render(quoted, lines) if lines else ""),
-                          ("repeat", repeat_text(lines) if lines else ""), ("plot", plot_text(options.document))):
+    for name, content in contents(lines, options.document).items():
         filled = document.fill(filled, name, content)
     if options.check:
         return 0 if filled == text else 1

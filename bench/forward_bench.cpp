@@ -1,8 +1,8 @@
-/// Block-sparse attention, forward, under random masks that keep the same share in every row:
-/// forward/SHAPE/keep_PERCENT/DTYPE[/lse].
+/// Block-sparse attention, forward: forward/SHAPE/MASK/DTYPE[/lse]. A mask is keep_PERCENT, random and even in every row;
+/// one of `uneven_masks`, or an even one of its work; or rule, the library's own on clustered inputs.
 
 #include "support/bench.hpp"
-#include "support/tensors.hpp"
+#include "support/masked_inputs.hpp"
 
 namespace sparge::bench {
 namespace {
@@ -10,16 +10,14 @@ namespace {
 enum class Lse { none, written };
 
 template <class T>
-Result run_forward(Gpu& gpu, AttentionProblem const& p, PlanOptions const& options, int keep_percent,
-                   Lse lse) {
+Result run_forward(Gpu& gpu, AttentionProblem const& p, PlanOptions const& options,
+                   NamedMask const& named_mask, Lse lse) {
   std::int64_t const q_count = p.batch * p.heads * p.q_tokens * p.head_dim;
   std::int64_t const kv_count = p.batch * p.kv_heads * p.kv_tokens * p.head_dim;
   DeviceArray<T> const q(q_count), k(kv_count), v(kv_count), out(q_count);
-  fill_normal(q.data(), q_count, q_seed, gpu.stream);
-  fill_normal(k.data(), kv_count, k_seed, gpu.stream);
+  HostMask const host_mask = fill_qk_and_mask(p, q, k, named_mask, gpu.device, gpu.stream);
   fill_normal(v.data(), kv_count, v_seed, gpu.stream);
   poison(out, gpu.stream);
-  HostMask const host_mask = random_mask(p, keep_percent / 100.0, mask_seed);
   DeviceArray<std::uint32_t> const mask(host_mask.words);
   DeviceArray<float> const lse_of(lse == Lse::written ? p.batch * p.heads * p.q_tokens : 0);
 
@@ -45,20 +43,21 @@ Result run_forward(Gpu& gpu, AttentionProblem const& p, PlanOptions const& optio
 }
 
 template <class T>
-void add_forward(Shape const& shape, PlanOptions const& options, int keep_percent, Lse lse) {
-  add_case(std::string("forward/") + shape.name + "/keep_" + std::to_string(keep_percent) + "/" +
-               dtype_name<T> + (lse == Lse::written ? "/lse" : ""),
-           [=](Gpu& gpu) { return run_forward<T>(gpu, shape.problem(), options, keep_percent, lse); });
+void add_forward(Shape const& shape, PlanOptions const& options, NamedMask const& mask, Lse lse) {
+  add_case(std::string("forward/") + shape.name + "/" + mask.name + "/" + dtype_name<T> +
+               (lse == Lse::written ? "/lse" : ""),
+           [=](Gpu& gpu) { return run_forward<T>(gpu, shape.problem(), options, mask, lse); });
 }
 
 }  // namespace
 
 void register_cases(Options const& options) {
   for (Shape const& shape : options.shapes) {
-    for (int keep_percent : {5, 10, 20, 50, 100})
-      add_forward<bfloat16>(shape, options.plan, keep_percent, Lse::none);
-    add_forward<bfloat16>(shape, options.plan, 5, Lse::written);
-    add_forward<float16>(shape, options.plan, 5, Lse::none);
+    for (NamedMask const& mask : even_masks) add_forward<bfloat16>(shape, options.plan, mask, Lse::none);
+    for (NamedMask const& mask : uneven_masks) add_forward<bfloat16>(shape, options.plan, mask, Lse::none);
+    add_forward<bfloat16>(shape, options.plan, rule_of_inputs, Lse::none);
+    add_forward<bfloat16>(shape, options.plan, even_masks[0], Lse::written);
+    add_forward<float16>(shape, options.plan, even_masks[0], Lse::none);
   }
 }
 

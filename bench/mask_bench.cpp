@@ -2,6 +2,7 @@
 /// operation is select_blocks (from pooled vectors), build_mask (from bf16 Q and K) or mask_stats.
 
 #include "support/bench.hpp"
+#include "support/masks.hpp"
 #include "support/tensors.hpp"
 
 namespace sparge::bench {

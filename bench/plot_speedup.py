@@ -11,28 +11,31 @@ import sys
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 sys.path.insert(0, os.path.join(ROOT, "bench"))
 
-from compare import records, table  # noqa: E402
+from compare import records, relations, table  # noqa: E402
 
+LINE_MASKS = ("random", "ones")               # even: a line over sparsity
+DOT_MASKS = ("uneven", "lines", "band", "rule")  # each a dot
 MARKS = {"sparge": "o-", "sparge_portable": "s-", "flex": "^--", "vsa": "v--", "sla": "D--", "torch": "x--"}
 
 
 def series_of(lines):
-    """{(shape, direction): {(op, who): [(kept share, speed-up)]}} of the random and full masks, and of the rule's for
-    mask + forward. The direction is the operation of dense cuDNN that a speed-up is over."""
+    """{(shape, direction): {(op, who, mask): [(kept share, speed-up)]}}; the mask is "" for random and full masks, which
+    make one line. Speed-ups are medians over runs. The direction is the operation of dense cuDNN that they are over."""
     shapes = {}
-    for record in lines:
+    for record in records.latest(lines):
         if record["protocol"] == "sustained" and record["batch"] and record["check"] == "passed":
             shapes.setdefault(records.shape_of(record), []).append(record)
     found = {}
+    runs = relations.Runs(lines)
     for shape, group in shapes.items():
-        dense = table.dense_ms(group)
         for record in group:
-            times = table.speed_up(record, dense)
-            if times is None or not (record["op"] == "mask_forward" or record["mask"] in ("random", "ones")):
+            times = runs.median(record, "times_dense")
+            if times is None or record["mask"] not in (*LINE_MASKS, *DOT_MASKS):
                 continue
-            point = (record["kept_pairs"] / record["all_pairs"], times)
+            mask = "" if record["mask"] in LINE_MASKS or record["op"] == "mask_forward" else record["mask_name"]
+            point = (record["kept_pairs"] / record["all_pairs"], times[0])
             panel = found.setdefault((shape, table.DENSE_OP[record["op"]]), {})
-            panel.setdefault((record["op"], record["who"]), []).append(point)
+            panel.setdefault((record["op"], record["who"], mask), []).append(point)
     return {key: panel for key, panel in found.items() if len(shares_of(panel)) > 1}
 
 
@@ -44,10 +47,10 @@ def shares_of(panel):
 def draw(axes, shape, direction, series):
     least = min(shares_of(series)) * 0.8
     axes.plot([least, 1], [1 / least, 1], ":", color="grey", label="ideal: 1 / kept share")
-    for (op, who), points in sorted(series.items()):
+    for (op, who, mask), points in sorted(series.items()):
         points.sort()
-        name = table.NAMES.get(who, who) + (", mask built too" if op == "mask_forward" else "")
-        style = "*" if op == "mask_forward" else MARKS.get(who, "+-")
+        name = table.NAMES.get(who, who) + (", mask built too" if op == "mask_forward" else "") + (f", {mask}" if mask else "")
+        style = "*" if op == "mask_forward" else "x" if mask else MARKS.get(who, "+-")
         axes.plot([share for share, _ in points], [times for _, times in points], style, label=name)
     axes.axhline(1, color="lightgrey", linewidth=0.8, zorder=0)
     axes.set_xscale("log")
@@ -76,7 +79,7 @@ def main():
     parser.add_argument("--records", default=os.path.join(ROOT, "docs", "benchmarks", "h200.jsonl"))
     parser.add_argument("--out", default=os.path.join(ROOT, "docs", "images", "speedup.svg"))
     options = parser.parse_args()
-    found = series_of(records.latest(records.read(options.records)))
+    found = series_of(records.read(options.records))
     if not found:
         print("there is no shape with both dense cuDNN and a sparse contender", file=sys.stderr)
         return 1

@@ -29,6 +29,7 @@ constexpr Shape self_attention(char const* name, std::int64_t batch, std::int64_
 inline constexpr Shape shapes[] = {
     self_attention("h40_n32768_d128", 1, 40, 32768, 128, Run::by_default),
     self_attention("h40_n32768_d64", 1, 40, 32768, 64, Run::by_default),
+    self_attention("h4_n32768_d128", 1, 4, 32768, 128),
     self_attention("wan_1.3b_480p", 1, 12, 32760, 128, Run::by_default),
     self_attention("wan_14b_480p", 1, 40, 32760, 128),
     self_attention("wan_14b_720p", 1, 40, 75600, 128, Run::by_default),

@@ -3,7 +3,7 @@
 import dataclasses
 import typing
 
-OPERATIONS = ("copy", "matmul", "pool", "mask", "mask_forward", "forward", "backward")
+OPERATIONS = ("copy", "matmul", "pool", "select", "mask", "mask_forward", "forward", "backward")
 USUAL_OPERATIONS = ("copy", "matmul", "mask", "mask_forward", "forward", "backward")
 USUAL_MASKS = ("random95", "random80", "ones")
 
@@ -47,27 +47,83 @@ class Case:
         return self.batch * self.heads * self.tokens * self.head_dim * self.element_bytes
 
 
+SWEEP_TOKENS = tuple(2**power for power in range(13, 21))  # 8 thousand to a million
+
 CASES = {
     case.name: case
     for case in (
         Case("h40_n32768_d128", 1, 40, 32768, 128),
         Case("h40_n32768_d64", 1, 40, 32768, 64),
+        Case("h4_n32768_d128", 1, 4, 32768, 128, masks=("random95",), operations=("forward", "backward")),
         Case("wan_1.3b_480p", 1, 12, 32760, 128, masks=("random95",), operations=("forward", "backward")),
         Case("wan_14b_720p", 1, 40, 75600, 128),
         Case("cogvideox_2b", 1, 30, 17776, 64),
+        *(Case(f"h12_n{tokens}_d128", 1, 12, tokens, 128, masks=("rule_p20",), operations=("copy", "mask", "mask_forward"))
+          for tokens in SWEEP_TOKENS),
         Case("tiny", 1, 2, 1000, 64, operations=OPERATIONS),  # to try the program itself
     )
 }
 GROUPS = {
     "main": ["h40_n32768_d128", "h40_n32768_d64", "wan_1.3b_480p"],
+    "sweep": [f"h12_n{tokens}_d128" for tokens in SWEEP_TOKENS],
     "all": ["h40_n32768_d128", "h40_n32768_d64", "wan_1.3b_480p", "wan_14b_720p", "cogvideox_2b"],
 }
 
-# Masks are named by what they keep; the record says which kind: random = the same count in every row.
-MASKS = {"random95": ("random", 0.05), "random90": ("random", 0.10), "random80": ("random", 0.20),
-         "ones": ("ones", 1.0), "rule": ("rule", 0.05)}
+
+@dataclasses.dataclass(frozen=True)
+class Mask:
+    """How a mask is made, and the even mask that its speed per kept pair is set against."""
+
+    kind: str             # of masks.MAKERS, or rule, or even: as many pairs as `like`, spread evenly over the rows
+    share: float = 0.0    # of the key blocks of a row, on average and without dense lines
+    even: str = ""        # an even mask of equal work
+    like: str = ""        # of an even mask: the mask whose work it has
+    dense_rows: int = 0   # of a head, at random places
+    dense_columns: int = 0
+    top_p: float = 0.0    # of the rule; 0 = whatever keeps `share` of these inputs
+
+    def expected_share(self, case):
+        """Of the block pairs, roughly: to plan a run before the mask is made."""
+        if self.like:
+            return MASKS[self.like].expected_share(case)
+        dropped = 1.0 - self.share
+        dropped *= max(0.0, 1.0 - self.dense_rows / case.q_blocks) * max(0.0, 1.0 - self.dense_columns / case.kv_blocks)
+        return 1.0 - dropped
+
+
+UNEVEN_SHARES = (0.02, 0.20)
+
+# random: ceil(share * key blocks) random key blocks in every row.   ones: all.
+# uneven: a number of random key blocks that differs from row to row, uniform in UNEVEN_SHARES.
+# lines:  random, with whole rows and columns of every head on top.
+# band:   random in number, but half of a row around the diagonal, and the rest much like its neighbours'.
+# rule:   the library's rule, on clustered inputs. Its rows are very uneven: 16 to 299 of 512 key blocks where 5 % are kept.
+#         With the defaults of the library (rule_p20) the inputs are scaled such that it keeps 5 %.
+MASKS = {
+    "random95": Mask("random", 0.05),
+    "random90": Mask("random", 0.10),
+    "random80": Mask("random", 0.20),
+    "ones": Mask("ones", 1.0),
+    "uneven": Mask("uneven", sum(UNEVEN_SHARES) / 2, even="even11"),
+    "even11": Mask("even", like="uneven"),
+    "dense4": Mask("lines", 0.05, even="dense4_even", dense_rows=4, dense_columns=4),
+    "dense4_even": Mask("even", like="dense4"),
+    "columns4": Mask("lines", 0.05, even="columns4_even", dense_columns=4),
+    "columns4_even": Mask("even", like="columns4"),
+    "band": Mask("band", 0.05, even="random95"),
+    "rule": Mask("rule", 0.05, even="random95"),
+    "rule_even": Mask("even", even="random95", like="rule"),  # on the same inputs: what those alone change
+    "rule_p20": Mask("rule", 0.05, even="random95", top_p=0.2),
+}
 
 RULE_TOP_K = 0.03
+
+
+def rule_masks(mask_names):
+    """Those that mask building is measured with."""
+    return [name for name in mask_names if MASKS[name].kind == "rule"] or ["rule"]
+
+
 TORCH_RULE_FORMS = ("sort", "bisect")
 
 
@@ -94,7 +150,7 @@ class Item:
     run: typing.Callable
     check: typing.Callable = lambda result: (True, "not checked")
     variant: str = "default"
-    mask: str = "dense"       # random | ones | rule | dense
+    mask: str = "dense"       # Mask.kind, or dense
     mask_name: str = "dense"  # the key of MASKS
     q_block: int = 0
     kv_block: int = 0
@@ -111,6 +167,7 @@ class Item:
     estimate_ms: float = 0.0
     samples: dict = dataclasses.field(default_factory=dict)  # protocol -> [ms]
     sm_mhz: dict = dataclasses.field(default_factory=dict)   # protocol -> [MHz]
+    kernels: dict = dataclasses.field(default_factory=dict)  # name -> ms a call
     host_ms: float = 0.0      # to enqueue a call
 
     @property

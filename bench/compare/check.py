@@ -16,12 +16,24 @@ def sample_rows(case, seed=5):
     return rows
 
 
+def uneven_rows(keep, q_block):
+    """The first query of a longest and of a shortest row of the mask, which a kernel may treat in ways of their own."""
+    if keep is None:
+        return []
+    kept = keep.sum(3)
+    if int(kept.min()) == int(kept.max()):
+        return []
+    _, heads, q_blocks = kept.shape
+    rows = (int(pick(kept.flatten())) for pick in (torch.argmax, torch.argmin))
+    return [(row // (heads * q_blocks), row // q_blocks % heads, row % q_blocks * q_block) for row in rows]
+
+
 class ForwardCheck:
     """Rows of attention in f64, and the same formula in working precision, whose error sets the tolerance."""
 
     def __init__(self, case, q, k, v, keep, q_block, kv_block):
         """`keep` is the bool block mask, or None for all."""
-        self.rows = sample_rows(case)
+        self.rows = sample_rows(case) + uneven_rows(keep, q_block)
         exact, naive, lse = [], [], []
         for b, h, i in self.rows:
             tokens = torch.ones(case.tokens, dtype=torch.bool, device=q.device)

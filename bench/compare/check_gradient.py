@@ -90,8 +90,9 @@ def grad_kv_rows(head, keys, how):
     return how.rounded(grad_k * head.scale).double(), how.rounded(grad_v).double()
 
 
-def sample_keys(case, seed=6):
-    """{(batch, head): keys}: the first and the last head with the first and the last key, and random ones."""
+def sample_keys(case, keep, kv_block, seed=6):
+    """{(batch, head): keys}: the first and the last head with the first and the last key, one that most queries keep, and
+    random ones."""
     draw = torch.Generator().manual_seed(seed)
 
     def below(n):
@@ -101,7 +102,8 @@ def sample_keys(case, seed=6):
     heads += [(below(case.batch), below(case.heads)) for _ in range(HEADS - len(heads))]
     found = {}
     for head in heads:
-        found[head] = sorted({0, case.tokens - 1} | {below(case.tokens) for _ in range(KEYS_A_HEAD - 2)})
+        longest = [] if keep is None else [int(keep[head].sum(0).argmax()) * kv_block]
+        found[head] = sorted({0, case.tokens - 1, *longest} | {below(case.tokens) for _ in range(KEYS_A_HEAD - 2)})
     return found
 
 
@@ -109,7 +111,8 @@ class GradientCheck:
     """Of attention without a loss through lse. Tolerances are those of forward, for each of the three gradients."""
 
     def __init__(self, case, q, k, v, grad_out, keep, q_block, kv_block):
-        self.rows, self.keys = check.sample_rows(case), sample_keys(case)
+        self.rows = check.sample_rows(case) + check.uneven_rows(keep, q_block)
+        self.keys = sample_keys(case, keep, kv_block)
 
         def head_of(b, h):
             return Head(q[b, h], k[b, h], v[b, h], grad_out[b, h], None if keep is None else keep[b, h], q_block, kv_block)

@@ -10,6 +10,18 @@ def keep_count(share, blocks):
     return min(blocks, math.ceil(exact))
 
 
+def uneven_counts(shares, blocks):
+    """(least, most): the whole numbers of blocks between two shares, at least one."""
+    least, most = (fractions.Fraction(share).limit_denominator(10**6) * blocks for share in shares)
+    least = max(1, math.ceil(least))
+    return least, max(least, math.floor(most))
+
+
+def even_counts(total, rows):
+    """`total` over the rows: none has more than one above another, and those that do are spread out."""
+    return [(row + 1) * total // rows - row * total // rows for row in range(rows)]
+
+
 def block_tokens(block, tokens, size):
     """Tokens of a block; the last may be partial."""
     return max(0, min(size, tokens - block * size))

@@ -1,7 +1,9 @@
 """Timing on the GPU, and what a run should say of the machine."""
 
 import datetime
+import hashlib
 import os
+import re
 import subprocess
 import time
 
@@ -102,6 +104,30 @@ def extra_bytes(item):
     return max(0, peak - item.output_bytes) + item.own_bytes
 
 
+def kernel_ms(item, warm_ms=100.0, calls=4):
+    """{kernel: ms a call} of one item, by the profiler: the sum of all launches of that name."""
+    from torch.profiler import ProfilerActivity, profile
+    for _ in range(rules.calls_for(warm_ms, item.estimate_ms)):
+        item.run()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as trace:
+        for _ in range(calls):
+            item.run()
+        torch.cuda.synchronize()
+    found = {}
+    for event in trace.events():
+        if event.device_type == torch.autograd.DeviceType.CUDA:
+            name = short_name(event.name)
+            found[name] = found.get(name, 0.0) + event.time_range.elapsed_us() * 1e-3 / calls
+    return found
+
+
+def short_name(kernel):
+    """Without its return type, namespaces and template arguments."""
+    found = re.search(r"(\w+)(?:<|\()", kernel)
+    return found.group(1) if found else kernel
+
+
 def command(*words, cwd=None):
     try:
         return subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
@@ -118,10 +144,23 @@ def commit(root):
     return "sources " + command("bash", os.path.join("ci", "source_hash.sh"), cwd=root)[:12]
 
 
+def sources(root):
+    """A hash of what the library is made from, so that runs of one library are known as such across commits."""
+    digest = hashlib.sha256()
+    for folder in ("include", "src"):
+        for path, folders, files in os.walk(os.path.join(root, folder)):
+            folders.sort()
+            for name in sorted(files):
+                with open(os.path.join(path, name), "rb") as file:
+                    digest.update(name.encode() + file.read())
+    return digest.hexdigest()[:12]
+
+
 def describe_machine(root):
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
         "commit": commit(root),
+        "sources": sources(root),
         "gpu": torch.cuda.get_device_name(),
         "driver": command("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").split("\n")[0],
         "torch": torch.__version__,

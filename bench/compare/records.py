@@ -36,7 +36,7 @@ def of_item(item, protocol, machine, run):
                    "check": "passed" if item.verdict[0] else "FAILED", "check_says": item.verdict[1],
                    "host_ms": rounded(item.host_ms),
                    "kernel": item.kernel, "case": case.name if case else "",
-                   "selection": run["selection"], "driver": machine.get("driver", ""),
+                   "sources": machine.get("sources", ""), "selection": run["selection"], "driver": machine.get("driver", ""),
                    "torch": machine.get("torch", ""), "cudnn": machine.get("cudnn", ""), "seed": run["seed"]})
     return record
 
@@ -64,12 +64,22 @@ def replaced_runs(old, new):
     return {r["run"] for r in old if (r.get("selection"), r["gpu"], r["date"]) in same or r["run"] == new[0]["run"]}
 
 
-def write(path, new):
-    """Adds a run and drops those that it replaces, as a whole. Runs of other days and other selections stay."""
+def set_kernels(lines, items):
+    """Into the records of the last run: what each kernel of an item takes."""
+    of = {(item.name, item.case.name if item.case else ""): item.kernels for item in items if item.kernels}
+    for record in lines:
+        name = "/".join([record["op"], record["case"] or "-", record["mask_name"], record["who"], record["variant"]])
+        kernels = of.get((name, record["case"]))
+        if kernels and record["run"] == lines[-1]["run"] and record["protocol"] == "sustained":
+            record["kernels"] = {kernel: rounded(ms) for kernel, ms in kernels.items()}
+
+
+def write(path, new, replace=False):
+    """Adds runs. With `replace` drops earlier ones of the same day, GPU and selection, as a whole."""
     if not new:
         raise ValueError("a run without records is not written")
     old = read(path)
-    dropped = replaced_runs(old, new)
+    dropped = replaced_runs(old, new) if replace else set()
     lines = [json.dumps(record) for record in [*(r for r in old if r["run"] not in dropped), *new]]
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     with open(path + ".new", "w", encoding="utf-8") as file:

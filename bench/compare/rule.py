@@ -104,3 +104,26 @@ def tail_for(q, k, q_block, kv_block, top_k, share):
             break
         low, high = (middle, high) if kept > share else (low, middle)
     return math.exp(middle)
+
+
+def scale_for(q, k, q_block, kv_block, top_k, tail, share):
+    """By what to multiply q so that the rule with this top_p keeps `share` of the pairs, from a sample of the rows. A larger
+    scale makes the softmax steeper, and top_p keep less."""
+    heads = slice(0, 4)
+    pooled_q, pooled_k = pool(q[:, heads], q_block, torch.float64), pool(k[:, heads], kv_block, torch.float64)
+    sample = pooled_q[:, :, ::max(1, pooled_q.shape[2] // 256)]
+    centred = pooled_k - pooled_k.mean(2, keepdim=True)
+    ranked = torch.matmul(sample, centred.transpose(-1, -2)).sort(dim=-1, descending=True).values * q.shape[-1]**-0.5
+    by_k = top_k_count(top_k, ranked.shape[-1])
+
+    def kept_share(scale):
+        behind = torch.softmax(ranked * scale, -1).flip(-1).cumsum(-1).flip(-1)
+        return float((behind > tail).sum(-1).clamp(min=by_k).double().mean()) / ranked.shape[-1]
+
+    low, high = -10.0, 4.0  # of the logarithm
+    if kept_share(math.exp(high)) >= share:
+        return 1.0  # top_k alone keeps so much
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if kept_share(math.exp(middle)) > share else (low, middle)
+    return math.exp(high)

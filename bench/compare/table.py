@@ -1,18 +1,19 @@
 """Markdown from records. Needs no framework."""
 
-from . import cases, records
+from . import cases, records, relations
 from . import protocol as rules
 
 NAMES = {"sparge": "sparge", "sparge_portable": "sparge, portable kernel", "cudnn": "cuDNN", "fa2": "FlashAttention-2",
          "fa3": "FlashAttention-3", "fa4": "FlashAttention-4", "flex": "FlexAttention", "vsa": "VSA", "sla": "SLA",
          "torch": "torch"}
-OPS = {"copy": "Copy", "matmul": "Matrix product", "pool": "Pooling", "mask": "Mask", "mask_forward": "Mask + forward",
+OPS = {"copy": "Copy", "matmul": "Matrix product", "pool": "Pooling", "select": "Selection", "mask": "Mask", "mask_forward": "Mask + forward",
        "forward": "Forward", "backward": "Backward"}
-DENSE_OP = {"forward": "forward", "mask_forward": "forward", "backward": "backward"}  # what a speed-up is over
+DENSE_OP = relations.DENSE_OP
 TOLERANCE = 0.05  # within which medians of two days count as the same
-MASK_TEXTS = {"random": "random", "ones": "all kept", "rule": "the rule's", "dense": "none (dense)", "uneven": "uneven"}
-HEAD = ("| what | who | mask | sparsity | ms sustained (min - max) | TFLOP/s | GB/s | against dense cuDNN | ms burst | "
-        "extra memory | other days | |\n|---|---|---|---|---|---|---|---|---|---|---|---|")
+MASK_TEXTS = {"random": "random", "ones": "all kept", "rule": "the rule's", "dense": "none (dense)",
+              "uneven": "uneven", "even": "even", "lines": "dense lines", "band": "band"}
+HEAD = ("| what | who | mask | sparsity | ms sustained (min - max) | TFLOP/s | GB/s | against dense cuDNN | at 26 of 512 | "
+        "per pair, of cuDNN | per pair, of the even mask | ms burst | extra memory | other days | |\n" + "|---" * 15 + "|")
 
 
 def number(value, digits=3):
@@ -21,6 +22,12 @@ def number(value, digits=3):
         return ""
     text = f"{float(f'{value:.{digits}g}'):.10f}".rstrip("0").rstrip(".")
     return text
+
+
+def mask_text(record):
+    """Masks of one kind and share are told apart by their names."""
+    text = MASK_TEXTS.get(record["mask"], record["mask"])
+    return text if record["mask"] in ("random", "ones", "dense", record["mask_name"]) else f"{text} ({record['mask_name']})"
 
 
 def bytes_text(count):
@@ -34,18 +41,6 @@ def sparsity(record):
     if not record["all_pairs"] or record["mask"] == "dense":
         return ""
     return f"{100 * (1 - record['kept_pairs'] / record['all_pairs']):.1f} %"
-
-
-def dense_ms(group, protocol="sustained"):
-    """{(run, op): ms of dense cuDNN}: ratios are quoted within a run only, since absolute figures move between machines."""
-    return {(record["run"], record["op"]): record["ms"] for record in group
-            if record["who"] == "cudnn" and record["op"] in DENSE_OP and record["protocol"] == protocol}
-
-
-def speed_up(record, dense):
-    """Over dense cuDNN of the same run; None where there is none, or nothing to compare."""
-    ms = dense.get((record["run"], DENSE_OP.get(record["op"])))
-    return ms / record["ms"] if ms else None
 
 
 def days_cell(record, days):
@@ -69,15 +64,19 @@ def remarks(record):
     return "; ".join(found)
 
 
-def line(record, burst, dense, days):
+def line(record, burst, index, days):
     spread = f"{number(record['ms'])} ({number(record['ms_min'])} - {number(record['ms_max'])})"
     who = NAMES.get(record["who"], record["who"])
     if record["variant"] != "default":
         who += f" ({record['variant']})"
-    times = speed_up(record, dense) if record["who"] != "cudnn" else None
-    cells = [OPS.get(record["op"], record["op"]), who, MASK_TEXTS.get(record["mask"], record["mask"]), sparsity(record),
-             spread, number(record.get("tflops", 0)), number(record["gbps"]),
-             f"{number(times)}x" if times else "",
+    related = index.of(record)
+
+    def times(field):
+        return f"{number(related[field])}x" if related.get(field) else ""
+
+    cells = [OPS.get(record["op"], record["op"]), who, mask_text(record), sparsity(record),
+             spread, number(record.get("tflops", 0)), number(record["gbps"]), times("times_dense"),
+             times("times_dense_at_26_of_512"), times("pair_speed_of_dense"), times("pair_speed_of_even"),
              number(burst["ms"]) if burst else "", bytes_text(record.get("extra_bytes", 0)),
              days_cell(record, days), remarks(record)]
     return "| " + " | ".join(cells) + " |"
@@ -104,14 +103,13 @@ def render(lines, history=()):
     main = "sustained" if any(record["protocol"] == "sustained" for record in lines) else "burst"
     burst = {records.key_of(record)[1:]: record for record in lines if record["protocol"] == "burst"}
     days = records.by_days([*history, *lines])
-    shapes = {}
+    index, shapes = relations.Index([*history, *lines]), {}
     for record in lines:
         if record["protocol"] == main:
             shapes.setdefault(records.shape_of(record), []).append(record)
     texts = []
     for shape, group in shapes.items():
-        dense = dense_ms(group, main)
-        body = [line(record, burst.get(records.key_of(record)[1:]), dense, days)
+        body = [line(record, burst.get(records.key_of(record)[1:]), index, days)
                 for record in sorted(group, key=order)]
         name = next((f"{record['case']}: " for record in group if record.get("case")), "")
         texts.append(f"### {name}{title(shape)}\n\n{HEAD}\n" + "\n".join(body))

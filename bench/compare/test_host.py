@@ -7,7 +7,8 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-from compare import cases, counts, document, protocol, records, table, verdict  # noqa: E402
+from compare import (cases, counts, document, estimate, protocol, records, relations, suites, summary, table,  # noqa: E402
+                     verdict)
 
 
 def refused(action, *words):
@@ -67,6 +68,45 @@ def test_the_main_cases_are_those_that_are_promised():
     assert all({"random95", "random80", "ones"} == set(case.masks) for case in main[:2]) and main[2].masks == ("random95",)
     assert all({"forward", "backward"} <= set(case.operations) <= set(cases.OPERATIONS) for case in main)
     assert all(set(case.masks) <= set(cases.MASKS) for case in cases.CASES.values())
+
+
+def test_uneven_rows_and_even_ones_keep_as_much():
+    assert counts.uneven_counts(cases.UNEVEN_SHARES, 512) == (11, 102)
+    assert counts.uneven_counts(cases.UNEVEN_SHARES, 1182) == (24, 236)
+    assert counts.uneven_counts(cases.UNEVEN_SHARES, 16) == (1, 3) and counts.uneven_counts((0.1, 0.2), 2) == (1, 1)
+    for total, rows in ((0, 3), (7, 3), (9, 3), (2899, 256)):
+        spread = counts.even_counts(total, rows)
+        assert len(spread) == rows and sum(spread) == total and max(spread) - min(spread) <= 1
+    assert counts.even_counts(2, 4) == [0, 1, 0, 1], "the longer ones are spread out"
+
+
+def test_every_uneven_mask_has_an_even_one_of_equal_work():
+    even_ones = {"uneven": "even11", "dense4": "dense4_even", "columns4": "columns4_even", "band": "random95",
+                 "rule": "random95", "rule_p20": "random95", "rule_even": "random95"}
+    assert {name: mask.even for name, mask in cases.MASKS.items() if mask.even} == even_ones
+    for name, mask in cases.MASKS.items():
+        if mask.like:
+            assert mask.kind == "even" and cases.MASKS[mask.like].kind != "even"
+        if mask.even:
+            even = cases.MASKS[mask.even]
+            assert even.kind in ("even", "random") and not even.even
+            for case in (cases.CASES["h40_n32768_d128"], cases.CASES["wan_14b_720p"]):
+                assert abs(even.expected_share(case) - mask.expected_share(case)) < 1e-9
+
+
+def test_dense_lines_are_part_of_the_expected_share():
+    case = cases.CASES["h4_n32768_d128"]
+    assert (case.heads, case.q_blocks, case.kv_blocks, case.head_dim) == (4, 256, 512, 128)
+    assert abs(cases.MASKS["dense4"].expected_share(case) - (1 - 0.95 * (252 / 256) * (508 / 512))) < 1e-12
+    assert abs(cases.MASKS["columns4"].expected_share(case) - (1 - 0.95 * (508 / 512))) < 1e-12
+    assert abs(cases.MASKS["uneven"].expected_share(case) - 0.11) < 1e-12
+    assert cases.MASKS["ones"].expected_share(case) == 1 and abs(cases.MASKS["rule"].expected_share(case) - 0.05) < 1e-12
+
+
+def test_masks_are_built_with_the_rules_among_those_asked_for():
+    assert cases.rule_masks(("random95", "rule_p20", "ones")) == ["rule_p20"]
+    assert cases.rule_masks(("random95",)) == ["rule"], "rule_even is no mask that the rule builds"
+    assert cases.rule_masks(("rule_even", "rule", "rule_p20")) == ["rule", "rule_p20"]
 
 
 def test_backward_counts_as_two_and_a_half_forwards():
@@ -149,7 +189,7 @@ def planned_main(kernels):
         items += [an_item("cudnn", "forward", cudnn), an_item("fa2", "forward", fa2)]
         items += [an_item("cudnn", "backward", cudnn_backward), an_item("fa2", "backward", fa2_backward)]
         for mask in cases.CASES[name].masks:
-            share = cases.MASKS[mask][1]
+            share = cases.MASKS[mask].share
             contenders = kernels + (mask != "ones")
             items += [an_item("x", "forward", 62 * share) for _ in range(contenders)]
             items += [an_item("x", "backward", 250 * share) for _ in range(contenders)]
@@ -163,6 +203,68 @@ def test_seven_rounds_of_the_main_cases_fit_a_run():
     for kernels, left in ((1, 430), (2, 400)):
         pairs = protocol.fit(planned_main(kernels), protocol.PROTOCOLS, protocol.LEAST_ROUNDS, left)
         assert protocol.LEAST_ROUNDS * protocol.round_seconds(pairs) <= left, protocol.round_seconds(pairs)
+
+
+# ---- Suites ----
+
+
+def operations_of(name):
+    return {part.case: (part.operations, part.masks) for part in suites.SUITES[name].parts}
+
+
+def test_suites_measure_what_they_say():
+    for operation in ("forward", "backward"):
+        found = operations_of(operation)
+        assert list(found) == ["h40_n32768_d128", "wan_1.3b_480p", "wan_14b_720p", "h40_n32768_d64"]
+        assert all(operations == (operation,) for operations, _ in found.values())
+        assert {"random95", "random90", "random80", "ones", "rule"} <= set(found["h40_n32768_d128"][1])
+        assert suites.SUITES[operation].who == ("sparge", "cudnn") and suites.SUITES[operation].protocols == ("sustained",)
+    assert {"columns4", "columns4_even"} <= set(operations_of("backward")["h40_n32768_d128"][1])
+    uneven = operations_of("uneven")
+    assert set(uneven) == {"h40_n32768_d128", "h4_n32768_d128", "wan_1.3b_480p"}
+    assert all(operations == ("forward", "backward") for operations, _ in uneven.values())
+    assert {"copy", "pool", "select", "mask", "mask_forward", "forward"} == set(operations_of("mask")["wan_14b_720p"][0])
+    sweep = [cases.CASES[part.case].tokens for part in suites.SUITES["mask_sweep"].parts]
+    assert sweep[0] == 8192 and sweep[-1] == 2**20 and sweep == sorted(sweep)
+
+
+def test_suites_name_cases_masks_and_operations_that_there_are():
+    for suite in suites.SUITES.values():
+        assert set(suite.who) <= set(table.NAMES) and not {"flex", "torch"} & set(suite.who), "no compiler"
+        for part in suite.parts:
+            assert part.case in cases.CASES and set(part.operations) <= set(cases.OPERATIONS)
+            assert set(part.masks) <= set(cases.MASKS)
+            evens = {cases.MASKS[name].even for name in part.masks} - {""}
+            assert evens <= set(part.masks) or part.operations[0] == "copy", "the even masks are in the same run"
+
+
+def test_suites_end_in_time():
+    for name, suite in suites.SUITES.items():
+        expected = estimate.Estimate(suite.parts, suite.who, suite.protocols, protocol.LOAD_S)
+        assert expected.seconds(suite.rounds) <= 0.85 * suite.time_limit <= 240, (name, expected.seconds(suite.rounds))
+        assert suite.rounds >= 3
+
+
+def test_an_estimate_knows_the_known_contenders():
+    part = suites.Part("h40_n32768_d128", ("copy", "mask", "forward", "backward"), ("random95", "rule_p20"))
+    assert list(estimate.items_of(part, ("cudnn", "sparge"))) == [
+        ("mask", "sparge", "rule_p20"), ("forward", "cudnn", "dense"), ("forward", "sparge", "random95"),
+        ("forward", "sparge", "rule_p20"), ("backward", "cudnn", "dense"), ("backward", "sparge", "random95"),
+        ("backward", "sparge", "rule_p20")]
+    assert 30 < estimate.item_ms(part, "forward", "cudnn", "dense") < 40
+    assert 90 < estimate.item_ms(part, "backward", "cudnn", "dense") < 110
+    large = suites.Part("wan_14b_720p", ("backward",), ("random95",))
+    assert 450 < estimate.item_ms(large, "backward", "cudnn", "dense") < 600
+
+
+def test_names_choose_within_a_suite_or_replace_what_it_has():
+    suite = suites.SUITES["forward"]
+    assert suites.parts_of(suite, [], [], []) == list(suite.parts)
+    one = suites.parts_of(suite, ["wan_14b_720p"], [], ["band"])
+    assert one == [suites.Part("wan_14b_720p", ("forward",), ("band",))]
+    refused(lambda: suites.parts_of(suite, ["tiny"], [], []), "tiny")
+    assert suites.parts_of(None, ["tiny"], [], []) == [suites.Part("tiny", cases.OPERATIONS, cases.USUAL_MASKS)]
+    assert suites.parts_of(None, ["tiny"], ["forward"], ["ones"]) == [suites.Part("tiny", ("forward",), ("ones",))]
 
 
 def test_bursts_last_long_enough():
@@ -218,13 +320,14 @@ def test_a_record_has_the_fields_of_the_format():
     assert record["tflops"] == 500.0 and record["rounds"] == 7 and record["heads"] == record["kv_heads"] == 40
 
 
-def test_a_run_replaces_its_like_as_a_whole_and_no_other():
+def test_a_run_replaces_its_like_as_a_whole_and_no_other_where_it_should():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "new", "h.jsonl")
         assert records.write(path, a_run("monday", date="2026-01-01")) == set()
         assert records.write(path, a_run("first")) == set()
         assert records.write(path, a_run("masks", selection="other")) == set()
-        assert records.write(path, a_run("second")) == {"first"}
+        assert records.write(path, a_run("third")) == set(), "the runs of a day stand beside each other"
+        assert records.write(path, a_run("second"), replace=True) == {"first", "third"}
         assert [record["run"] for record in records.read(path)] == ["monday"] * 4 + ["masks"] * 4 + ["second"] * 4
         assert {record["run"] for record in records.latest(records.read(path))} == {"second"}
     refused(lambda: records.write("unused", []))
@@ -253,6 +356,84 @@ def test_the_table_says_what_a_reader_must_know():
     assert table.bytes_text(3 * 2**20) == "3 MiB" and table.bytes_text(0) == "0"
 
 
+def records_of(run_id, items, date="2026-01-02"):
+    for item in items:
+        item.samples = {"sustained": [item.estimate_ms] * 7}
+    run = {"id": run_id, "selection": "s", "seed": 1}
+    return [records.of_item(item, "sustained", {**MACHINE, "date": date, "sources": "x"}, run) for item in items]
+
+
+def uneven_run(run_id="r", uneven_ms=2.2, dense_ms=36.0):
+    pairs = 40 * 256
+    return records_of(run_id, [
+        an_item("cudnn", ms=dense_ms, flop=1e13),
+        an_item("sparge", ms=1.8, mask="random", mask_name="random95", kept_pairs=26 * pairs, flop=1e13 * 26 / 512),
+        an_item("sparge", ms=2.0, mask="even", mask_name="even11", kept_pairs=56 * pairs, flop=1e13 * 56 / 512),
+        an_item("sparge", ms=uneven_ms, mask="uneven", mask_name="uneven", kept_pairs=56 * pairs, flop=1e13 * 56 / 512),
+        an_item("sparge", ms=3.6, mask="rule", mask_name="rule", kept_pairs=52 * pairs, flop=1e13 * 52 / 512)])
+
+
+def near(value, other):
+    return abs(value / other - 1) < 1e-4
+
+
+def test_speed_is_related_to_dense_attention_and_to_the_even_mask():
+    dense, random95, even11, uneven, rule = relations.with_relations(uneven_run())
+    assert "times_dense" not in dense and "pair_speed_of_even" not in dense
+    assert near(random95["times_dense"], 20) and near(random95["times_dense_at_26_of_512"], 20)
+    assert near(random95["pair_speed_of_dense"], 20 * 26 / 512) and random95["dense_ms"] == 36
+    assert "times_dense_at_26_of_512" not in uneven, "far from 5 %"
+    assert near(uneven["pair_speed_of_even"], 2.0 / 2.2) and uneven["even_mask"] == "even11"
+    assert near(rule["pair_speed_of_even"], 1.0) and rule["even_mask"] == "random95"
+    assert "pair_speed_of_even" not in even11
+    nearly = records_of("r", [an_item("cudnn", ms=190, flop=1e14),
+                              an_item("sparge", ms=10, mask="random", mask_name="random95", flop=1e14 * 60 / 1182)])
+    assert near(relations.with_relations(nearly)[1]["times_dense_at_26_of_512"], 19 * (60 / 1182) / (26 / 512))
+    alone = relations.with_relations(uneven_run()[3:4])[0]
+    assert not set(relations.FIELDS) & set(alone), "never across runs"
+
+
+def test_mask_building_is_related_to_reading_q_and_k():
+    reading = 2 * cases.CASES["h40_n32768_d128"].tensor_bytes
+    copy = cases.Item(None, "copy", "torch", run=lambda: None, moved_bytes=2.0**31, estimate_ms=0.5)
+    lines = records_of("r", [copy, an_item("sparge", "mask", 0.24, mask="rule", mask_name="rule_p20", flop=0.0),
+                             an_item("sparge", "mask_forward", 2.4, mask="rule", mask_name="rule_p20"),
+                             an_item("cudnn", ms=48.0), an_item("fa2", ms=72.0)])
+    mask, both = relations.with_relations(lines)[1:3]
+    reading_ms = reading / (2.0**31 / 0.5)
+    assert near(mask["reading_ms"], reading_ms) and near(mask["times_reading"], 0.24 / reading_ms)
+    assert "times_dense" not in mask and near(both["times_dense"], 20) and near(both["times_fa2"], 30)
+    assert near(both["mask_share"], 0.1)
+    text = summary.render(lines, lines)
+    assert "### Mask building" in text and "| 10 % |" in text and "| 30x |" in text
+
+
+def test_medians_are_over_all_runs_of_the_same_library():
+    history = uneven_run("a", 2.2) + uneven_run("b", 2.5) + uneven_run("c", 2.1)
+    runs, uneven = relations.Runs(history), history[-2]
+    middle, least, most, count = runs.median(uneven, "pair_speed_of_even")
+    assert near(middle, 2.0 / 2.2) and near(least, 2.0 / 2.5) and near(most, 2.0 / 2.1) and count == 3
+    assert runs.median(history[0], "times_dense") is None
+    other = uneven_run("d", 9.0)
+    for record in other:
+        record["sources"] = "y"
+    assert relations.Runs(history + other).median(uneven, "ms")[3] == 3, "other sources are another library"
+    text = summary.render(records.latest(history), history)
+    assert "0.909x (0.8 - 0.952, 3 runs)" in text and "### Forward against dense cuDNN" in text
+    assert "Backward" not in text and "Mask building" not in text
+    assert "| uneven |" in table.render(history[-5:])
+
+
+def test_kernels_are_listed_in_the_last_run():
+    item = an_item("sparge", "backward", kernels={"a_kernel": 0.5, "b_kernel": 1.23456789})
+    item.samples = {"sustained": [1.0]}
+    item.name  # the record is found by it
+    lines = [records.of_item(item, "sustained", MACHINE, {"id": name, "selection": "s", "seed": 1}) for name in "ab"]
+    records.set_kernels(lines, [item])
+    assert "kernels" not in lines[0] and lines[1]["kernels"] == {"a_kernel": 0.5, "b_kernel": 1.2346}
+    assert "b_kernel 1.23, a_kernel 0.5" in summary.render(lines[1:], lines)
+
+
 def test_backward_is_compared_with_dense_backward():
     dense, ours = an_item("cudnn", ms=2.0), an_item("sparge_portable", "backward", ms=1.0, mask="random", kept_pairs=1)
     dense_backward = an_item("cudnn", "backward", ms=6.0)
@@ -262,8 +443,8 @@ def test_backward_is_compared_with_dense_backward():
              for item in (dense, ours, dense_backward)]
     text = table.render(lines)
     row = next(line for line in text.splitlines() if line.startswith("| Backward | sparge"))
-    assert "| 6x |" in row and table.speed_up(lines[1], table.dense_ms(lines)) == 6.0
-    assert table.speed_up(lines[1], table.dense_ms(lines[:1])) is None, "never with forward"
+    assert "| 6x |" in row and relations.with_relations(lines)[1]["times_dense"] == 6.0
+    assert "times_dense" not in relations.with_relations(lines[:2])[1], "never with forward"
 
 
 def test_the_table_says_whether_other_days_repeat_it():
@@ -281,6 +462,38 @@ def test_the_table_says_whether_other_days_repeat_it():
         record["kernel"] = "another"
     assert "0 were measured on more than one day" in table.days_text(one + renamed), "another kernel is another thing"
     assert "not been measured" in table.days_text([])
+
+
+def test_plots_draw_medians_of_what_was_measured():
+    import plot_mask
+    import plot_speedup
+    history = uneven_run("a") + uneven_run("b", 2.4) + records_of("other", [an_item("cudnn", ms=1.0)])
+    (shape, direction), panel = next(iter(plot_speedup.series_of(history).items()))
+    assert shape[1] == 40 and direction == "forward"
+    assert set(panel) == {("forward", "sparge", ""), ("forward", "sparge", "uneven"), ("forward", "sparge", "rule")}
+    assert near(panel["forward", "sparge", ""][0][1], 20) and near(panel["forward", "sparge", "uneven"][0][1], (15 + 36 / 2.2) / 2)
+    sweep = [an_item("sparge", "mask", 0.1, mask="rule", mask_name="rule_p20", flop=0.0) for _ in range(4)]
+    sweep += [an_item("sparge", "mask_forward", 1.0, mask="rule", mask_name="rule_p20") for _ in range(4)]
+    for item, name in zip(sweep, 2 * cases.GROUPS["sweep"][:4]):
+        item.case = cases.CASES[name]
+    found = plot_mask.sweeps_of(records_of("sweep", sweep))
+    (key, series), = found.items()
+    assert key == (1, 12, 128, "rule_p20") and [n for n, _ in series["mask", "ms"]] == [8192, 16384, 32768, 65536]
+    assert all(near(share, 0.1) for _, share in series["mask_forward", "mask_share"])
+    assert plot_mask.sweeps_of(records_of("short", sweep[:2])) == {}
+    assert plot_mask.tokens_text(8192) == "8k" and plot_mask.tokens_text(2**20) == "1M"
+
+
+def test_the_document_has_a_place_for_every_part():
+    import fill_docs
+    path = os.path.join(fill_docs.ROOT, "docs", "benchmarks.md")
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    for name in fill_docs.contents([], path):
+        document.fill(text, name, "")
+    filled = fill_docs.contents(uneven_run(), path)
+    assert "0.909x" in filled["uneven"] and "20x" in filled["forward"] and not filled["backward"]
+    assert set(filled) == set(fill_docs.contents([], path))
 
 
 def test_a_document_is_filled_between_its_markers():

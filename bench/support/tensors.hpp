@@ -6,6 +6,7 @@
 #include <string>
 
 #include "sparge/sparge.hpp"
+#include "sparge/throwing.hpp"
 #include "support/cuda.hpp"
 #include "support/inputs.hpp"
 
@@ -16,6 +17,15 @@ inline constexpr std::uint64_t q_seed = 11, k_seed = 12, v_seed = 13, cluster_se
 
 /// Q and K in clusters (see Clusters), as the mask rule meets them in models: k = c + N(0, 1), q = 2c + N(0, 1).
 template <class T>
+void fill_clustered_qk(AttentionProblem const& p, T* q, T* k, cudaStream_t stream) {
+  if (p.heads != p.kv_heads || p.q_tokens != p.kv_tokens)
+    throw std::invalid_argument("clustered inputs are made for self-attention with a kv head per head");
+  fill_clustered(q, p.batch * p.heads, {p.q_tokens, p.head_dim, 2, cluster_seed, q_seed}, stream);
+  fill_clustered(k, p.batch * p.kv_heads, {p.kv_tokens, p.head_dim, 1, cluster_seed, k_seed}, stream);
+}
+
+/// Clustered Q and K, self-attention with a kv head per head.
+template <class T>
 struct ClusteredQK {
   AttentionProblem problem;
   DeviceArray<T> q, k;
@@ -24,11 +34,7 @@ struct ClusteredQK {
       : problem(p),
         q(p.batch * p.heads * p.q_tokens * p.head_dim),
         k(p.batch * p.kv_heads * p.kv_tokens * p.head_dim) {
-    if (p.heads != p.kv_heads || p.q_tokens != p.kv_tokens)
-      throw std::invalid_argument("clustered inputs are made for self-attention with a kv head per head");
-    fill_clustered(q.data(), p.batch * p.heads, {p.q_tokens, p.head_dim, 2, cluster_seed, q_seed}, stream);
-    fill_clustered(k.data(), p.batch * p.kv_heads, {p.kv_tokens, p.head_dim, 1, cluster_seed, k_seed},
-                   stream);
+    fill_clustered_qk(p, q.data(), k.data(), stream);
   }
 
   TensorView<T const> q_view() const {

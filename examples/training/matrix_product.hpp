@@ -27,12 +27,12 @@ struct Factor {
 
 class MatrixProduct {
 public:
+  static constexpr std::size_t scratch_bytes = std::size_t{32} << 20;  // what NVIDIA recommends for Hopper
+
   /// On one stream, with scratch of its own, so that a product allocates nothing and may be captured into a graph.
-  explicit MatrixProduct(cudaStream_t stream) : scratch_(scratch_bytes) {
-    check_cublas(cublasCreate(&handle_));
-    check_cublas(cublasSetStream(handle_, stream));  // before the scratch, which it would take away
-    check_cublas(cublasSetWorkspace(handle_, scratch_.data(), scratch_bytes));
-  }
+  explicit MatrixProduct(cudaStream_t stream) : own_(scratch_bytes) { start(stream, own_.data()); }
+  /// With the caller's scratch instead: `scratch_bytes`, 256-byte aligned.
+  MatrixProduct(cudaStream_t stream, void* scratch) : own_(0) { start(stream, scratch); }
   ~MatrixProduct() { cublasDestroy(handle_); }
   MatrixProduct(MatrixProduct const&) = delete;
   MatrixProduct& operator=(MatrixProduct const&) = delete;
@@ -53,10 +53,14 @@ public:
   }
 
 private:
-  static constexpr std::size_t scratch_bytes = std::size_t{32} << 20;  // what NVIDIA recommends for Hopper
+  void start(cudaStream_t stream, void* scratch) {
+    check_cublas(cublasCreate(&handle_));
+    check_cublas(cublasSetStream(handle_, stream));  // before the scratch, which it would take away
+    check_cublas(cublasSetWorkspace(handle_, scratch, scratch_bytes));
+  }
   static cublasOperation_t operation(Factor f) { return f.is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N; }
 
-  demo::DeviceArray<std::byte> scratch_;
+  demo::DeviceArray<std::byte> own_;
   cublasHandle_t handle_ = nullptr;
 };
 

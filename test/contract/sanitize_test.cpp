@@ -116,6 +116,18 @@ TEST_CASE("Selection and statistics are clean where rows do not fit shared memor
   }
 }
 
+/// A kernel holds rows of up to so many blocks in registers; the last one's rows are ranked in memory.
+TEST_CASE("Selection is clean and right for rows of every length", "[gpu][sanitize]") {
+  SKIP_WITHOUT_GPU();
+  for (std::int64_t blocks : {100, 200, 500, 700, 1200, 2000, 4000, 8000, 16000, 17000}) {
+    CAPTURE(blocks);
+    AttentionProblem const p{1, 2, 1, 100, 64 * blocks - 5, 64};
+    PooledInputs const x = make_pooled(p, PooledKind::gaussian, 3);
+    MaskRule const rule = rule_of(0.1, 0.3);
+    check_rows(x, rule, run_select(x, rule));
+  }
+}
+
 TEST_CASE("Mask building is right on small shapes", "[gpu][sanitize]") {
   SKIP_WITHOUT_GPU();
   ForwardInputs<bfloat16> const inputs = make_inputs<bfloat16>({{1, 2, 1, 200, 700, 64}});

@@ -1,5 +1,7 @@
 /// Laws of context parallelism: shards of one problem, each a problem of its own, give together what the whole gives.
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -30,13 +32,26 @@ MergeInputs<T> run_key_shards(ForwardInputs<T> const& whole, BlockRange q, std::
   return results;
 }
 
+/// How far apart weights of partial results may be, since their lse are f32: half a unit in the last place of each, relative.
+template <class T>
+double weight_error(MergeInputs<T> const& results) {
+  double largest = 0;
+  for (auto const& partial : results.partials)
+    for (float lse : partial.lse)
+      if (std::isfinite(lse)) largest = std::max(largest, std::abs(static_cast<double>(lse)));
+  return std::ldexp(largest, -23);
+}
+
 template <class T>
 void check_merged_forward(ForwardCase const& c, std::int64_t shards) {
   CAPTURE(c.problem.q_tokens, c.problem.kv_tokens, c.problem.head_dim, static_cast<int>(c.mask), shards);
   ForwardInputs<T> const whole = make_inputs<T>(c);
   BlockRange const all{0, c.problem.q_blocks()};
-  MergeOutput<T> const merged = run_merge(run_key_shards(whole, all, shards));
-  check_forward(whole, ForwardOutput<T>{merged.out, merged.lse});
+  MergeInputs<T> const results = run_key_shards(whole, all, shards);
+  MergeOutput<T> const merged = run_merge(results);
+  double largest_v = 0;
+  for (double v : whole.v.values()) largest_v = std::max(largest_v, std::abs(v));
+  check_forward(whole, ForwardOutput<T>{merged.out, merged.lse}, weight_error(results) * largest_v);
 }
 
 /// Gradients of 2 x `shards` shards, each given the out and lse that forward and merging made on the device.

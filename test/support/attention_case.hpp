@@ -226,9 +226,10 @@ ForwardTruth truth_of(ForwardInputs<T> const& inputs) {
   return truth_of(inputs, reference::all_rows(inputs.problem));
 }
 
-/// Compares the rows of a result by the project's rule.
+/// Compares the rows of a result by the project's rule; `floor` as in compare(), for O.
 template <class T>
-void check_forward(AttentionProblem const& p, ForwardTruth const& truth, ForwardOutput<T> const& output) {
+void check_forward(AttentionProblem const& p, ForwardTruth const& truth, ForwardOutput<T> const& output,
+                   double floor = 0) {
   std::vector<double> out, lse;
   for (reference::QueryRow const& row : truth.rows) {
     for (std::int64_t c = 0; c < p.head_dim; ++c)
@@ -237,15 +238,15 @@ void check_forward(AttentionProblem const& p, ForwardTruth const& truth, Forward
       lse.push_back(
           output.lse[static_cast<std::size_t>((row.batch * p.heads + row.head) * p.q_tokens + row.token)]);
   }
-  CHECK(compare<T>(out, truth.exact.out, truth.naive.out));
+  CHECK(compare<T>(out, truth.exact.out, truth.naive.out, floor));
   // The logarithm of a sum near 1 cancels to nothing: allow a few units in the last place of that 1.
   double const lse_floor = 1e-6;
   if (!output.lse.empty()) CHECK(compare<float>(lse, truth.exact.lse, truth.naive.lse, lse_floor));
 }
 
 template <class T>
-void check_forward(ForwardInputs<T> const& inputs, ForwardOutput<T> const& output) {
-  check_forward(inputs.problem, truth_of(inputs), output);
+void check_forward(ForwardInputs<T> const& inputs, ForwardOutput<T> const& output, double floor = 0) {
+  check_forward(inputs.problem, truth_of(inputs), output, floor);
 }
 
 /// The whole test of one case.

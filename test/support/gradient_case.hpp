@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -184,31 +185,39 @@ GradientOutput<T> run_backward(GradientInputs<T> const& inputs, GradientChoices 
   return output;
 }
 
-/// What gradients must be, from the reference, and the yardstick for their error.
+/// What gradients must be, from the reference, and the yardsticks for their error: dS may be made of P or of P as it is rounded
+/// for dV, and the errors of the two evaluations differ by chance where few elements matter.
 struct GradientTruth {
-  reference::AttentionGrad exact, naive;
+  reference::AttentionGrad exact, naive, naive_on_rounded;
 };
 
 template <class T>
 GradientTruth truth_of(GradientInputs<T> const& inputs) {
   auto const args = inputs.reference_args();
   return {reference::attention_grad(inputs.problem(), args),
-          reference::naive_attention_grad(inputs.problem(), args)};
+          reference::naive_attention_grad(inputs.problem(), args),
+          reference::naive_attention_grad_on_rounded(inputs.problem(), args)};
 }
 
-/// `floor` is for gradients that cancel to nothing in exact arithmetic, see compare().
+/// `part` of a truth, such as its grad_k, within what either yardstick allows; `floor` is for gradients that cancel to nothing in
+/// exact arithmetic, see compare().
+template <class T, class Part>
+Comparison compare_gradient(std::vector<double> const& actual, GradientTruth const& truth, Part part,
+                            double floor = 0) {
+  Comparison const first = compare<T>(actual, part(truth.exact), part(truth.naive), floor);
+  return first.ok ? first : compare<T>(actual, part(truth.exact), part(truth.naive_on_rounded), floor);
+}
+
 template <class T>
 void check_gradients(GradientTruth const& truth, GradientOutput<T> const& output, double floor = 0) {
-  {
-    INFO("grad_q");
-    CHECK(compare<T>(output.grad_q.values(), truth.exact.grad_q, truth.naive.grad_q, floor));
-  }
-  {
-    INFO("grad_k");
-    CHECK(compare<T>(output.grad_k.values(), truth.exact.grad_k, truth.naive.grad_k, floor));
-  }
-  INFO("grad_v");
-  CHECK(compare<T>(output.grad_v.values(), truth.exact.grad_v, truth.naive.grad_v, floor));
+  using Grad = reference::AttentionGrad;
+  auto const check = [&](char const* name, auto const& actual, std::vector<double> Grad::*part) {
+    INFO(name);
+    CHECK(compare_gradient<T>(actual.values(), truth, std::mem_fn(part), floor));
+  };
+  check("grad_q", output.grad_q, &Grad::grad_q);
+  check("grad_k", output.grad_k, &Grad::grad_k);
+  check("grad_v", output.grad_v, &Grad::grad_v);
 }
 
 /// The whole test of one case.

@@ -69,7 +69,7 @@ def items(work, mask_names, wanted, absent):
 
 def first_that_compiles(work, operation, mask_name, absent):
     own_blocks = (work.case.q_block, work.case.kv_block)
-    others = [(128, 128)] if MASKS[mask_name][0] == "random" else []
+    others = [(128, 128)] if MASKS[mask_name].kind == "random" else []
     for blocks in dict.fromkeys([own_blocks, *others]):
         try:
             yield item(work, operation, mask_name, *blocks)

@@ -5,11 +5,11 @@ import sys
 
 import torch
 
-from .. import check, masks, verdict
-from ..cases import RULE_TOP_K, Item
+from .. import check, masks, rule, verdict
+from ..cases import RULE_TOP_K, Item, rule_masks
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
-sys.path.insert(0, os.path.join(ROOT, "examples", "python"))
+sys.path.insert(0, os.path.join(ROOT, "examples", "pytorch"))
 import sparge_ctypes as abi  # noqa: E402
 
 
@@ -94,13 +94,16 @@ class Ours:
         self.forward_call(work, plan, mask_name, bits, out, lse)()
         return out, lse
 
-    def build_call(self, work, bits):
-        case = work.case
-        q, k, _ = work.clustered
+    def build_call(self, work, mask_name, bits):
+        case, x = work.case, work.rule_inputs(mask_name)
         plan = self.library.plan_build_mask(self.problem(case), abi.BF16, self.device)
-        rule = abi.MaskRule(top_k=RULE_TOP_K, top_p=1.0 - work.tail, min_blocks=1)
-        args = abi.BuildMaskArgs(q=abi.tensor(q), k=abi.tensor(k), rule=rule, mask=abi.mask(bits))
-        return Call(self.library.build_mask, plan, args, (q, k, bits, rule))
+        of_rule = self.rule(x)
+        args = abi.BuildMaskArgs(q=abi.tensor(x.q), k=abi.tensor(x.k), rule=of_rule, mask=abi.mask(bits))
+        return Call(self.library.build_mask, plan, args, (x, bits, of_rule))
+
+    @staticmethod
+    def rule(inputs):
+        return abi.MaskRule(top_k=RULE_TOP_K, top_p=1.0 - inputs.tail, min_blocks=1)
 
     def empty_bits(self, work):
         case = work.case
@@ -162,21 +165,38 @@ class Ours:
         return Item(case, "pool", "sparge", returning(call, pooled), check.PoolCheck(case, q, k), q_block=case.q_block,
                     kv_block=case.kv_block, moved_bytes=moved, own_bytes=plan.workspace_bytes)
 
-    def mask_item(self, work):
+    def select_item(self, work, mask_name):
+        """The mask from pooled vectors, which are made once."""
+        case, x = work.case, work.rule_inputs(mask_name)
+        pooled = tuple(rule.pool(tensor, block) for tensor, block in ((x.q, case.q_block), (x.k, case.kv_block)))
+        bits = self.empty_bits(work)
+        plan = self.library.plan_select_blocks(self.problem(case), self.device)
+        of_rule = self.rule(x)
+        args = abi.SelectBlocksArgs(pooled_q=pooled[0].data_ptr(), pooled_k=pooled[1].data_ptr(), rule=of_rule,
+                                    mask=abi.mask(bits))
+        call = Call(self.library.select_blocks, plan, args, (pooled, bits, of_rule))
+        call()
+        fields = work.fields(mask_name, masks.unpack_bits(bits, case.kv_blocks))
+        fields.update(flop=0.0, output_bytes=0)
+        return Item(case, "select", "sparge", returning(call, bits),
+                    lambda result: work.mask_check(mask_name)(masks.unpack_bits(result, case.kv_blocks)),
+                    moved_bytes=bits.nbytes + sum(x.nbytes for x in pooled), own_bytes=plan.workspace_bytes, **fields)
+
+    def mask_item(self, work, mask_name):
         case = work.case
         bits = self.empty_bits(work)
-        call = self.build_call(work, bits)
+        call = self.build_call(work, mask_name, bits)
         call()
-        fields = work.fields("rule", masks.unpack_bits(bits, case.kv_blocks))
+        fields = work.fields(mask_name, masks.unpack_bits(bits, case.kv_blocks))
         fields.update(flop=0.0, output_bytes=0)
         return Item(case, "mask", "sparge", returning(call, bits),
-                    lambda result: work.mask_check(masks.unpack_bits(result, case.kv_blocks)),
+                    lambda result: work.mask_check(mask_name)(masks.unpack_bits(result, case.kv_blocks)),
                     moved_bytes=2.0 * case.tensor_bytes + bits.nbytes, own_bytes=call.plan.workspace_bytes, **fields)
 
-    def mask_forward_item(self, work, who, plan):
+    def mask_forward_item(self, work, who, plan, mask_name):
         case = work.case
         bits, out = self.empty_bits(work), poisoned(work)
-        build, attend = self.build_call(work, bits), self.forward_call(work, plan, "rule", bits, out)
+        build, attend = self.build_call(work, mask_name, bits), self.forward_call(work, plan, mask_name, bits, out)
 
         def run():
             build()
@@ -184,25 +204,34 @@ class Ours:
             return out, bits
 
         def judge(result):
-            return work.mask_then_forward_check(result[0], masks.unpack_bits(result[1], case.kv_blocks))
+            return work.mask_then_forward_check(mask_name, result[0], masks.unpack_bits(result[1], case.kv_blocks))
 
         build()
-        fields = {**work.fields("rule", masks.unpack_bits(bits, case.kv_blocks)), "output_bytes": 0}
+        fields = {**work.fields(mask_name, masks.unpack_bits(bits, case.kv_blocks)), "output_bytes": 0}
         own = build.plan.workspace_bytes + plan.workspace_bytes + bits.nbytes
         return Item(case, "mask_forward", who, run, judge, own_bytes=own, kernel=self.kernel_name(plan.kernel), **fields)
 
-    def items(self, work, mask_names, wanted):
+    def items(self, work, mask_names, wanted, absent):
         if wanted("pool", "sparge"):
             yield self.pool_item(work)
-        if wanted("mask", "sparge"):
-            yield self.mask_item(work)
-        for who, plan in self.forward_plans(work.case).items():
-            if wanted("mask_forward", who):
-                yield self.mask_forward_item(work, who, plan)
+        for mask_name in rule_masks(mask_names):
+            if wanted("select", "sparge"):
+                yield self.select_item(work, mask_name)
+            if wanted("mask", "sparge"):
+                yield self.mask_item(work, mask_name)
+        forward_plans = self.forward_plans(work.case) if wanted("forward") or wanted("mask_forward") else {}
+        backward_plans = self.backward_plans(work.case) if wanted("backward") else {}
+        for op, plans in (("forward", forward_plans), ("backward", backward_plans)):
+            if wanted(op, "sparge") and "sparge" not in plans and not wanted(op, "sparge_portable"):
+                absent("sparge", f"{work.case.name}, {op}: the library's own choice is sparge_portable, which was not asked for")
+        for who, plan in forward_plans.items():
+            for mask_name in rule_masks(mask_names):
+                if wanted("mask_forward", who):
+                    yield self.mask_forward_item(work, who, plan, mask_name)
             for mask_name in mask_names:
                 if wanted("forward", who):
                     yield self.forward_item(work, who, plan, mask_name)
-        for who, plan in self.backward_plans(work.case).items() if wanted("backward", None) else ():
+        for who, plan in backward_plans.items():
             for mask_name in mask_names:
                 if wanted("backward", who):
                     yield self.backward_item(work, who, plan, mask_name)

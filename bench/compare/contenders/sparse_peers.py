@@ -50,7 +50,7 @@ def sla_item(work, mask_name):
 def items(work, mask_names, wanted, absent):
     for who, make in (("vsa", vsa_item), ("sla", sla_item)):
         for mask_name in mask_names:
-            if MASKS[mask_name][0] != "random" or not wanted("forward", who):
+            if MASKS[mask_name].kind != "random" or not wanted("forward", who):
                 continue
             try:
                 yield make(work, mask_name)

@@ -3,7 +3,7 @@
 import torch
 
 from .. import masks, rule
-from ..cases import Item
+from ..cases import Item, rule_masks
 from . import flex
 from .first_line import first_line
 
@@ -26,12 +26,12 @@ def lists(q, k, q_block, kv_block, by_k, tail):
 compiled_lists = torch.compile(lists, dynamic=False)
 
 
-def tail_tensor(work):
+def tail_tensor(work, inputs):
     """On the device, so that another value needs no compilation."""
-    return torch.tensor(work.tail, dtype=torch.float32, device=work.device)
+    return torch.tensor(inputs.tail, dtype=torch.float32, device=work.device)
 
 
-def pool_item(work, _):
+def pool_item(work, *_):
     from .. import check
     case = work.case
     q, k, _v = work.clustered
@@ -41,24 +41,22 @@ def pool_item(work, _):
                 moved_bytes=2.0 * case.tensor_bytes + outputs, output_bytes=outputs)
 
 
-def mask_item(work, form):
-    case = work.case
-    q, k, _v = work.clustered
-    tail = tail_tensor(work)
+def mask_item(work, mask_name, form):
+    case, x = work.case, work.rule_inputs(mask_name)
+    q, k, tail = x.q, x.k, tail_tensor(work, x)
 
     def run():
         return compiled_bits[form](q, k, case.q_block, case.kv_block, work.by_k, tail)
 
-    fields = work.fields("rule", masks.unpack_bits(run(), case.kv_blocks))
+    fields = work.fields(mask_name, masks.unpack_bits(run(), case.kv_blocks))
     fields.update(flop=0.0, output_bytes=4 * case.batch * case.heads * case.q_blocks * -(-case.kv_blocks // 32))
-    return Item(case, "mask", "torch", run, lambda bits: work.mask_check(masks.unpack_bits(bits, case.kv_blocks)),
+    return Item(case, "mask", "torch", run, lambda bits: work.mask_check(mask_name)(masks.unpack_bits(bits, case.kv_blocks)),
                 variant=form, moved_bytes=2.0 * case.tensor_bytes + fields["output_bytes"], **fields)
 
 
-def mask_forward_item(work, _):
-    case = work.case
-    q, k, v = work.clustered
-    tail = tail_tensor(work)
+def mask_forward_item(work, mask_name, _):
+    case, x = work.case, work.rule_inputs(mask_name)
+    q, k, v, tail = x.q, x.k, x.v, tail_tensor(work, x)
     partial = flex.no_blocks(*compiled_lists(q, k, case.q_block, case.kv_block, work.by_k, tail))
 
     def run():
@@ -73,22 +71,23 @@ def mask_forward_item(work, _):
 
     def judge(result):
         out, count, index = result
-        return work.mask_then_forward_check(out, keep_of(count, index))
+        return work.mask_then_forward_check(mask_name, out, keep_of(count, index))
 
     keep = keep_of(*run()[1:])
-    return Item(case, "mask_forward", "torch", run, judge, variant="sort+flex", **work.fields("rule", keep))
+    return Item(case, "mask_forward", "torch", run, judge, variant="sort+flex", **work.fields(mask_name, keep))
 
 
 FORMS = (("pool", "default", pool_item), ("mask", "sort", mask_item), ("mask", "bisect", mask_item),
          ("mask_forward", "sort+flex", mask_forward_item))
 
 
-def items(work, wanted, forms, absent):
+def items(work, mask_names, wanted, forms, absent):
     """`forms`: of the mask, those of compiled_bits."""
     for op, form, make in FORMS:
         if not wanted(op, "torch") or (op == "mask" and form not in forms):
             continue
-        try:
-            yield make(work, form)
-        except Exception as error:
-            absent("torch", f"{work.case.name}, {op}, {form}: {first_line(error)}")
+        for mask_name in [""] if op == "pool" else rule_masks(mask_names):
+            try:
+                yield make(work, mask_name, form)
+            except Exception as error:
+                absent("torch", f"{work.case.name}, {op}, {form}: {first_line(error)}")

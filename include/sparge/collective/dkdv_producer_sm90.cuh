@@ -139,7 +139,7 @@ private:
     int const slot = place.slot();
     ring.empty(slot).wait(place.parity() ^ 1);
     store_shared(ring.values(slot) + 16 * lane_index(), values);
-    __syncwarp();
+    sync_warp_visibly();
     if (elect_lane()) {
       Mbarrier const full = ring.full(slot);
       ring.note_step(slot, step);

@@ -80,7 +80,7 @@ private:
     pipe_.q_empty().wait(q_at_.parity() ^ 1);
     store_shared(pipe_.lse() + 16 * lane_index(), lse);
     store_shared(pipe_.delta() + 16 * lane_index(), delta);
-    __syncwarp();
+    sync_warp_visibly();
     load_rows(pipe_.q(), tensors_.q, at, pipe_.q_full(), [&] {
       pipe_.note_tile(tile_ % Pipe::tiles, {at.batch, at.head, at.tile}, partial);
     });

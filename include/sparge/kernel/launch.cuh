@@ -38,9 +38,10 @@ cudaError_t launch(typename Kernel::Params const& params, std::int64_t blocks, s
   if (blocks == 0) return cudaSuccess;
   if (blocks < 0 || blocks > std::numeric_limits<std::int32_t>::max()) return cudaErrorInvalidConfiguration;
   PendingError const pending;
-  constexpr std::int64_t default_smem_bytes = 48 * 1024;
+  // Of the 48 KB that every kernel may have, some are its static variables'.
+  constexpr std::int64_t unlimited_smem_bytes = 40 * 1024;
   cudaError_t error = cudaSuccess;
-  if (smem_bytes > default_smem_bytes)
+  if (smem_bytes > unlimited_smem_bytes)
     error =
         raise_shared_memory_limit(reinterpret_cast<void const*>(&entry<Kernel>), most_smem_bytes<Kernel>());
   if (error == cudaSuccess) {

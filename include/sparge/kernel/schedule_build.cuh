@@ -87,8 +87,9 @@ private:
   /// How many items of each class this warp's tiles make, and which tiles are listed.
   __device__ __forceinline__ void count_items() const {
     int const warp = warp_index();
-    for (int order = lane_index(); order < classes; order += 32) shared_.place[order][warp] = 0;
-    __syncwarp();
+    for (int i = static_cast<int>(threadIdx.x); i < classes * warps; i += threads)
+      (&shared_.place[0][0])[i] = 0;
+    __syncthreads();
     std::uint32_t pieces = 0, splits = 0;
 #pragma unroll 4
     for (int word = first_word_; word < end_word_; ++word) {
@@ -167,16 +168,17 @@ private:
     }
   }
 
+  /// The first lane of each class takes places for all of its lanes.
   __device__ __forceinline__ void list_whole(Line const& line) const {
     bool const is_whole = line.is_listed && !line.is_split;
     unsigned const peers = __match_any_sync(all_lanes, is_whole ? line.order : -1);
-    int const rank = count_lower_lanes(peers);
-    std::uint32_t* const place = &shared_.place[line.order][warp_index()];
+    int const first = __ffs(static_cast<int>(peers)) - 1;
+    std::uint32_t place = 0;
+    if (is_whole && lane_index() == first)
+      place = atomicAdd(&shared_.place[line.order][warp_index()], static_cast<std::uint32_t>(__popc(peers)));
+    place = __shfl_sync(all_lanes, place, first) + count_lower_lanes(peers);
     if (is_whole)
-      pass_.schedule.items[*place + rank] = {line.tile, 0, static_cast<std::int32_t>(pass_.shape.blocks), -1};
-    __syncwarp();
-    if (is_whole && rank == 0) *place += __popc(peers);
-    __syncwarp();
+      pass_.schedule.items[place] = {line.tile, 0, static_cast<std::int32_t>(pass_.shape.blocks), -1};
   }
 
   /// Slots in the order of tiles. Moves on the next slot and the index of the next split line.

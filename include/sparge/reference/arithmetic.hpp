@@ -9,6 +9,7 @@ namespace sparge::reference {
 struct Exact {
   using Real = double;
   static double narrow(double x) { return x; }
+  static double weight_of_grad(double p) { return p; }
 };
 
 /// The working precision: f32 throughout; P, dS and the results are rounded to the element type T.
@@ -16,6 +17,13 @@ template <class T>
 struct Working {
   using Real = float;
   static float narrow(float x) { return to_float(round_to<T>(x)); }
+  static float weight_of_grad(float p) { return p; }
+};
+
+/// The same where dS is made of the rounded P, as by a kernel that keeps P in one type.
+template <class T>
+struct WorkingOnRounded : Working<T> {
+  static float weight_of_grad(float p) { return Working<T>::narrow(p); }
 };
 
 }  // namespace sparge::reference

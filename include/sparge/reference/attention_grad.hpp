@@ -61,7 +61,7 @@ public:
     for (std::int64_t j = 0; j < tokens_; ++j) {
       Real const probability = is_empty ? 0 : std::exp(p_[j] - lse);
       p_[j] = Arithmetic::narrow(probability);
-      ds_[j] = is_empty ? 0 : Arithmetic::narrow(probability * (ds_[j] - delta));
+      ds_[j] = is_empty ? 0 : Arithmetic::narrow(Arithmetic::weight_of_grad(probability) * (ds_[j] - delta));
     }
   }
 

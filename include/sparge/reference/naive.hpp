@@ -29,4 +29,12 @@ AttentionGrad naive_attention_grad(AttentionProblem const& p, AttentionGradArgs<
   return detail::attention_grad<Working<T>>(p, args, options);
 }
 
+/// With dS made of the rounded P, which is as legitimate.
+template <class T, class Lse>
+AttentionGrad naive_attention_grad_on_rounded(AttentionProblem const& p,
+                                              AttentionGradArgs<T, Lse> const& args,
+                                              RunOptions const& options = {}) {
+  return detail::attention_grad<WorkingOnRounded<T>>(p, args, options);
+}
+
 }  // namespace sparge::reference
