@@ -29,17 +29,12 @@ __device__ __forceinline__ int count_lower_lanes(unsigned ballot) {
   return __popc(ballot & ((1u << lane_index()) - 1));
 }
 
-/// __syncwarp() by a named barrier of this warp's own, in blocks of at most 12 warps whose other barriers are below 4. Where the
-/// compiler knows that lanes are together it leaves no instruction of a __syncwarp(), and a checker of races does not see that
-/// what lanes did comes before one of them arrives at a barrier for all.
-__device__ __forceinline__ void sync_warp_visibly() {
-  asm volatile(
-      "{\n.reg .u32 barrier;\n"
-      "mov.u32 barrier, %tid.x;\n"
-      "shr.u32 barrier, barrier, 5;\n"
-      "add.u32 barrier, barrier, 4;\n"
-      "bar.sync barrier, 32;\n}\n" ::
-          : "memory");
+/// lane_index(), read anew. The compiler knows that lane_index() stays the same, and keeps addresses that follow from it in registers
+/// all the while, where there may be none left.
+__device__ __forceinline__ int reread_lane_index() {
+  int lane;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
 }
 
 /// Index of this warp in a one-dimensional grid.
