@@ -191,7 +191,7 @@ private:
 
   /// The logits have arrived: K is no longer needed, nor Q after the row's last tile.
   __device__ __forceinline__ void take_logits() {
-    pipe_.kv_empty(k_at_.slot()).arrive();
+    return_kv(k_at_.slot());
     k_at_.advance();
     row_ended_ = step_.is_last;
     if (row_ended_) q_at_.advance();
@@ -230,8 +230,13 @@ private:
   // ---- Hand-over -------------------------------------------------------------------------------------------------------
 
   __device__ __forceinline__ void release_v() {
-    pipe_.kv_empty(v_at_.slot()).arrive();
+    return_kv(v_at_.slot());
     v_at_.advance();
+  }
+
+  /// One lane for its warp: at head_dim 64 there are 16 warps and a step every 900 cycles, too short for all lanes.
+  __device__ __forceinline__ void return_kv(int slot) const {
+    if (lane_index() == 0) pipe_.kv_empty(slot).arrive();
   }
 
   /// O may now be staged where the work's Q is: no warp of this warpgroup reads it any more.

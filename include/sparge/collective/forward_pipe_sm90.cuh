@@ -4,8 +4,10 @@
 
 #include <cstdint>
 
+#include "sparge/device/fragment.cuh"
 #include "sparge/device/mbarrier.cuh"
 #include "sparge/device/shared_word.cuh"
+#include "sparge/device/tma_sm90.cuh"
 #include "sparge/plan/forward_config.hpp"
 
 namespace sparge {
@@ -49,8 +51,8 @@ struct ForwardStep {
 
 /// Two query tiles in turn, where O is staged when a tile's Q is no longer needed, and one ring of `stages` tiles that K and V take
 /// in turn; then barriers and notes. Tiles are in panels of 64 channels (PanelDescriptor). A ring slot is full when its bytes
-/// have come and empty when all consumer threads have arrived. Notes are written before the producer arrives at the barrier that
-/// fills the slot.
+/// have come and empty when lane 0 of every consumer warp has arrived, which alone read its note; slots of Q and verdicts want all
+/// consumer threads. Notes are written before the producer arrives at the barrier that fills the slot.
 template <ForwardConfig config>
 class ForwardPipe {
 public:
@@ -71,7 +73,8 @@ public:
   /// By one thread.
   __device__ __forceinline__ void init() const {
     for (int slot = 0; slot < q_slots; ++slot) q_full(slot).init(1), q_empty(slot).init(consumer_threads);
-    for (int slot = 0; slot < stages; ++slot) kv_full(slot).init(1), kv_empty(slot).init(consumer_threads);
+    for (int slot = 0; slot < stages; ++slot)
+      kv_full(slot).init(1), kv_empty(slot).init(consumer_threads / 32);
     for (int slot = 0; slot < verdicts; ++slot) judged(slot).init(consumer_threads), clear_redo(slot);
     publish_mbarriers();
   }
@@ -97,8 +100,11 @@ public:
   __device__ __forceinline__ void note_step(int slot, ForwardStep const& step) const {
     store_shared(base_ + step_offset + 4 * slot, step.valid_keys << 1 | static_cast<int>(step.is_last));
   }
+  /// By the whole warp, of which lane 0 reads: the one that arrives for it when the slot is empty.
   __device__ __forceinline__ ForwardStep read_step(int slot) const {
-    int const note = load_shared(base_ + step_offset + 4 * slot);
+    int note = 0;
+    if (lane_index() == 0) note = load_shared(base_ + step_offset + 4 * slot);
+    note = uniform(note);
     return {note >> 1, (note & 1) != 0};
   }
 
