@@ -47,13 +47,13 @@ private:
   }
 };
 
-/// Ranking key and softmax mass of every block of a row. Padding up to the pitch has key 0 and no mass.
+/// Ranking key and softmax mass of every block of a row. Padding up to a whole mask word has key 0 and no mass.
 class RankedRow {
 public:
   /// Ranks the scores of `at`. Keys and masses go to this warp's part of `smem`, or over the scores and to scratch.
   __device__ __forceinline__ RankedRow(MaskRowsParams const& params, RowPosition const& at,
                                        unsigned char* smem)
-      : blocks_(params.kv_blocks), quads_(static_cast<int>(params.pitch / 4)) {
+      : blocks_(params.kv_blocks), quads_(8 * params.row_words) {
     auto const* scores = reinterpret_cast<uint4 const*>(params.scores + at.slot * params.pitch);
     bool const in_scratch = params.mass != nullptr;
     std::uint32_t* const shared = reinterpret_cast<std::uint32_t*>(smem) + warp_index() * 2 * params.pitch;
