@@ -162,6 +162,8 @@ namespace detail {
 
 template <class Kernel, class... Longer>
 cudaError_t launch_shortest_select(MaskSelectParams const& params, cudaStream_t stream) noexcept {
+  static_assert(Kernel::most_smem_bytes + 2048 <= RowLayout::held_bytes(Kernel::blocks / 2 + 1),
+                "a plan counts on no more shared memory than this for the shortest rows of a kernel");
   if (params.rows.kv_blocks <= Kernel::blocks)
     return launch<Kernel>(params, params.rows.chunk.tiles * (RowLayout::tile_rows / Kernel::rows),
                           Kernel::most_smem_bytes, stream);

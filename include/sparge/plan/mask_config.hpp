@@ -59,10 +59,20 @@ struct RowLayout {
     layout.pitch = ceil_div(p.kv_blocks(), tile_columns) * tile_columns;
     std::int64_t const tile_pairs = std::max<std::int64_t>(tile_rows * layout.pitch, 1);
     layout.chunk_tiles = std::min(layout.tiles, std::max<std::int64_t>(pairs_in_work / tile_pairs, 1));
-    layout.in_registers = p.kv_blocks() <= most_register_blocks && device.shared_bytes_per_block > 0;
+    layout.in_registers =
+        p.kv_blocks() <= most_register_blocks && held_bytes(p.kv_blocks()) <= device.shared_bytes_per_block;
     layout.in_shared =
         layout.ranked_bytes() <= std::min<std::int64_t>(most_shared_bytes, device.shared_bytes_per_block);
     return layout;
+  }
+
+  /// Shared memory of a thread block that holds rows in registers, or more: lists of scores and masses for as many blocks as
+  /// there is room for in its registers, which are at most twice the blocks of a long row; and what its warps tell each other.
+  static constexpr std::int64_t held_bytes(std::int64_t kv_blocks) {
+    std::int64_t const of_short_rows = row_warps * 1280 * 8, of_long_row = 2 * kv_blocks * 8;
+    return (kv_blocks <= 1280 ? of_short_rows
+                              : std::min<std::int64_t>(of_long_row, most_register_blocks * 8)) +
+           2048;
   }
 
   /// Keys and masses of the rows of one thread block.
