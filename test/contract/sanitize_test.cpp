@@ -2,6 +2,7 @@
 /// start uninitialised under SPARGE_INITCHECK=1, so that initcheck can see a read of them.
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "contract/every_call.hpp"
@@ -125,6 +126,20 @@ TEST_CASE("Selection is clean and right for rows of every length", "[gpu][saniti
     PooledInputs const x = make_pooled(p, PooledKind::gaussian, 3);
     MaskRule const rule = rule_of(0.1, 0.3);
     check_rows(x, rule, run_select(x, rule));
+  }
+}
+
+TEST_CASE("Selection of 128 channels and of rows that are not finite is clean", "[gpu][sanitize]") {
+  SKIP_WITHOUT_GPU();
+  for (std::int64_t blocks : {100, 2000}) {
+    CAPTURE(blocks);
+    PooledInputs x = make_pooled({1, 2, 1, 400, 64 * blocks - 5, 128}, PooledKind::gaussian, 5);
+    MaskRule const rule = rule_of(0.1, 0.3);
+    check_rows(x, rule, run_select(x, rule));
+    x.q.at(0, 0, 1, 3) = std::numeric_limits<float>::infinity();
+    x.q.at(0, 1, 2, 4) = std::numeric_limits<float>::quiet_NaN();
+    MaskWords const words = run_select(x, rule);
+    CHECK(run_select(x, rule) == words);
   }
 }
 

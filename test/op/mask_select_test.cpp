@@ -215,6 +215,37 @@ TEST_CASE("U33 infinite scores share the mass and go before finite ones", "[gpu]
           reference::select_blocks(x.problem, rule, x.q.storage().data(), x.k.storage().data()));
 }
 
+TEST_CASE("U33 rows that are not finite are the same held in registers and ranked in scratch", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  Device device = test_device();
+  device.shared_bytes_per_block = 0;
+  for (std::int64_t blocks : {40, 500, 1182, 2000}) {
+    PooledInputs x = make_pooled({1, 3, 3, 900, 64 * blocks - 7, 128}, PooledKind::clustered, 41);
+    x.q.at(0, 0, 1, 5) = nan_f, x.q.at(0, 0, 2, 7) = infinity_f, x.q.at(0, 0, 3, 0) = -infinity_f;
+    x.q.at(0, 0, 4, 9) = 1e38f, x.q.at(0, 0, 5, 1) = 3e38f;
+    x.k.at(0, 1, blocks / 2, 3) = infinity_f;  // every score of the head is plain
+    x.k.at(0, 2, blocks - 1, 6) = nan_f;
+    for (MaskRule const& rule : rules()) {
+      MaskWords const words = run_select(x, rule);
+      CHECK(run_select(x, rule, device) == words);
+      CHECK(padding_is_zero(x.problem, words));
+    }
+  }
+}
+
+TEST_CASE("most of a row is kept as the reference keeps it", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  for (PooledKind kind : {PooledKind::gaussian, PooledKind::heavy_tailed, PooledKind::constant}) {
+    RowVerdict all;
+    for (std::int64_t blocks : {90, 512, 1182, 2600}) {
+      PooledInputs const x = make_pooled({1, 2, 1, 600, 64 * blocks - 1, 64}, kind, 43);
+      for (MaskRule const& rule : {rule_of(0.97, 0.2), rule_of(0, 0.99, 0), rule_of(1, 0), rule_of(0, 1, 0)})
+        all.add(check_rows(x, rule, run_select(x, rule)));
+    }
+    if (kind != PooledKind::constant) check_few_excused(all);
+  }
+}
+
 TEST_CASE("U24 U26 scores of a million are ordered and their softmax is one-hot", "[gpu]") {
   SKIP_WITHOUT_GPU();
   std::vector<double> scores;

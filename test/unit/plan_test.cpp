@@ -330,6 +330,34 @@ TEST_CASE("scratch is cut exactly as it is counted") {
     }
 }
 
+TEST_CASE("rows are held in registers where there is shared memory for what is searched") {
+  Device device = big;
+  auto const holds = [&](std::int64_t blocks) {
+    return RowLayout::of({1, 1, 1, 128, 64 * blocks, 64}, device).in_registers;
+  };
+  device.shared_bytes_per_block = 99 * 1024;
+  CHECK(holds(1));
+  CHECK(holds(1280));
+  CHECK(holds(4096));
+  CHECK_FALSE(holds(16384));
+  device.shared_bytes_per_block = 163 * 1024;
+  CHECK(holds(16384));
+  CHECK_FALSE(holds(16385));
+  device.shared_bytes_per_block = 0;
+  CHECK_FALSE(holds(1));
+}
+
+TEST_CASE("segments of keys are few and hold every key once") {
+  CHECK(KeySegments::of(0).count == 0);
+  for (std::int64_t blocks : {1, 63, 64, 65, 512, 1182, 2048, 2049, 16384, 100000}) {
+    KeySegments const segments = KeySegments::of(blocks);
+    CHECK(segments.count >= 1);
+    CHECK(segments.count <= KeySegments::most);
+    CHECK(segments.count * segments.blocks >= blocks);
+    CHECK((segments.count - 1) * segments.blocks < blocks);
+  }
+}
+
 TEST_CASE("U12 scratch of selection does not grow with the square of the tokens") {
   auto const bytes_of = [](std::int64_t tokens) {
     AttentionProblem const p{1, 40, 40, tokens, tokens, 128};

@@ -26,6 +26,13 @@ __device__ __forceinline__ float reciprocal_fast(float x) {
   return y;
 }
 
+/// Square root to 1 unit in the last place; x >= 0.
+__device__ __forceinline__ float sqrt_fast(float x) {
+  float y;
+  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 __device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
 
 }  // namespace sparge

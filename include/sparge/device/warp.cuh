@@ -37,6 +37,19 @@ __device__ __forceinline__ int reread_lane_index() {
   return lane;
 }
 
+/// Lane l gets the l-th largest value; no value is NaN.
+__device__ __forceinline__ float warp_sort_descending(float value) {
+#pragma unroll
+  for (int run = 2; run <= 32; run *= 2)
+#pragma unroll
+    for (int offset = run / 2; offset > 0; offset /= 2) {
+      float const other = __shfl_xor_sync(all_lanes, value, offset);
+      bool const keeps_larger = ((lane_index() & offset) == 0) == ((lane_index() & run) == 0);
+      value = keeps_larger ? fmaxf(value, other) : fminf(value, other);
+    }
+  return value;
+}
+
 /// Index of this warp in a one-dimensional grid.
 __device__ __forceinline__ std::int64_t grid_warp(int warps_per_block) {
   return std::int64_t{blockIdx.x} * warps_per_block + warp_index();

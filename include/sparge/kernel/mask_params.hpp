@@ -40,19 +40,21 @@ inline constexpr std::int32_t pool_warps = 4;
 
 // ---- Scores --------------------------------------------------------------------------------------------------------
 
-struct MaskCentreParams {
+struct MaskKeysParams {
   float const* pooled_k = nullptr;  ///< [batch, kv_heads, kv_blocks, head_dim]
+  KeySum* sums = nullptr;           ///< scratch, [batch, kv_heads, segments, head_dim]
   float* key_mean = nullptr;        ///< out, [batch, kv_heads, head_dim]
-  float* key_size = nullptr;  ///< out, [batch, kv_heads, head_dim]: a power of two, see launch_mask_centre
+  float* key_size = nullptr;  ///< out, [batch, kv_heads, head_dim]: a power of two, see launch_mask_keys
+  std::uint16_t* split_keys =
+      nullptr;  ///< out, [batch, kv_heads, kv_blocks, 2, head_dim]: high and low parts, f16
   std::int32_t kv_blocks = 0, head_dim = 0;
+  std::int32_t segments = 0, segment_blocks = 0;  ///< of one head
 };
 
-/// Channels that a thread block of centring takes.
-inline constexpr std::int32_t centre_channels = 32;
-
-/// Enqueues the mean of the keys and, for each channel, the largest power of two that is at most the largest |key - mean|.
-cudaError_t launch_mask_centre(MaskCentreParams const& params, std::int64_t kv_heads,
-                               cudaStream_t stream) noexcept;
+/// Enqueues two kernels: the mean of the keys and, for each channel, the largest power of two that is at most the largest
+/// |key - mean|; and the keys less their mean, scaled by those powers and split into two f16 values.
+cudaError_t launch_mask_keys(MaskKeysParams const& params, std::int64_t kv_heads,
+                             cudaStream_t stream) noexcept;
 
 /// A run of row tiles, see RowLayout.
 struct RowChunk {
@@ -60,14 +62,17 @@ struct RowChunk {
 };
 
 struct MaskScoresParams {
-  float const* pooled_q = nullptr;  ///< [batch, heads, q_blocks, head_dim]
-  float const* pooled_k = nullptr;  ///< [batch, kv_heads, kv_blocks, head_dim]
-  float const* key_mean = nullptr;  ///< [batch, kv_heads, head_dim]
-  float const* key_size = nullptr;  ///< [batch, kv_heads, head_dim]
-  std::uint32_t* scores = nullptr;  ///< out, [chunk rows, pitch], bits of f32
+  float const* pooled_q = nullptr;            ///< [batch, heads, q_blocks, head_dim]
+  float const* pooled_k = nullptr;            ///< [batch, kv_heads, kv_blocks, head_dim]
+  float const* key_mean = nullptr;            ///< [batch, kv_heads, head_dim]
+  float const* key_size = nullptr;            ///< [batch, kv_heads, head_dim]
+  std::uint16_t const* split_keys = nullptr;  ///< [batch, kv_heads, kv_blocks, 2, head_dim]
+  std::uint32_t* scores =
+      nullptr;  ///< out, [chunk rows, pitch], bits of f32; NaN up to the end of a row's last step
   RowChunk chunk;
   std::int64_t group_rows = 0, group_tiles = 0, pitch = 0;
   std::int32_t kv_blocks = 0, head_dim = 0;
+  std::int32_t sm_count = 0;  ///< of the device
   float scale = 0;
 };
 

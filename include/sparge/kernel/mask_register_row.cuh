@@ -1,169 +1,137 @@
 #pragma once
-/// One row of scores in registers: every score is read once, and no pass over the row leaves the registers.
+/// One row of scores in registers, which are read from memory once.
 
 #include <cstdint>
+#include <utility>
 
-#include "sparge/device/tally.cuh"
+#include "sparge/device/global_word.cuh"
+#include "sparge/kernel/mask_candidates.cuh"
 #include "sparge/kernel/mask_row.cuh"
 #include "sparge/kernel/mask_row_team.cuh"
 #include "sparge/kernel/mask_search.cuh"
 
 namespace sparge {
 
-/// A prefix of the order: every key above `key`, and of the blocks that equal it those before block `tie_end`.
+/// A prefix of the order: every score above `cut`, and of the blocks that equal it those before block `tie_end`.
 struct RowPrefix {
-  std::uint32_t key;
+  float cut;
   int tie_end;
 };
 
-/// Scores and softmax masses; `values` of them a lane. A warp holds 32 consecutive blocks at a time, one word of the mask.
-/// Blocks that do not exist score NaN.
-///
-/// A mass of softmax_mass() is kept as two integers in f32, mass = 2^15 high + low with |low| <= 2^14, whose sums over a lane
-/// are exact.
+/// `values` scores a lane. A warp holds 32 consecutive blocks at a time, one word of the mask. Blocks that do not exist score NaN.
 template <int warps, int values>
 class RegisterRow {
 public:
   using Team = RowTeam<warps>;
+  using Lists = CandidateLists<warps, values>;
 
   __device__ __forceinline__ RegisterRow(Team const& team, std::uint32_t const* scores, int blocks)
-      : team_(team), blocks_(blocks), existing_(count_before(blocks)) {
-    std::uint32_t const* const mine = scores + block(0);
+      : team_(team), blocks_(blocks) {
+    load(reinterpret_cast<float const*>(scores) + block(0), std::make_integer_sequence<int, values>());
     float const nan = __uint_as_float(0x7fffffff);
-    float greatest = nan, least = nan;
+    largest_of_quarter_ = largest_of_lane_ = nan;
 #pragma unroll
-    for (int v = 0; v < values; ++v) score_[v] = v < existing_ ? __uint_as_float(mine[32 * warps * v]) : nan;
+    for (int v = 0; v < values; v += 4) largest_of_quarter_ = fmaxf(largest_of_quarter_, score_[v]);
 #pragma unroll
-    for (int v = 0; v < values; ++v) greatest = fmaxf(greatest, score_[v]), least = fminf(least, score_[v]);
-    greatest_ = team_.max(ranking_key(greatest));
-    lowest_ = team_.min(ranking_key(least) - 1) + 1;  // key 0, of no number, becomes the greatest
-    float const largest = score_of(greatest_);
+    for (int v = 0; v < values; ++v)
+      if (v % 4 != 0) largest_of_lane_ = fmaxf(largest_of_lane_, score_[v]);
+    largest_of_lane_ = fmaxf(largest_of_lane_, largest_of_quarter_);
+    largest_ = score_of(team_.max(ranking_key(largest_of_lane_)));
+    std::uint64_t mass = 0;
 #pragma unroll
-    for (int v = 0; v < values; ++v) {
-      float const weight = score_[v] == largest ? 1.0f : fmaxf(softmax_weight(score_[v], largest), 0.0f);
-      high_[v] = round_small(weight * 0x1p16f);
-      low_[v] = round_small(fmaf(weight, 0x1p16f, -high_[v]) * 0x1p15f);
-    }
-    all_ = tally(lowest_);
+    for (int v = 0; v < values; ++v) mass += finite_softmax_mass(score_[v], largest_);
+    all_ = {blocks_, team_.tally(0, mass).mass};
   }
 
+  /// Whether the largest score is finite; otherwise masses are not what all() says.
+  __device__ __forceinline__ bool is_ordinary() const { return fabsf(largest_) < infinity(); }
+  /// Blocks that exist and the mass of all.
+  __device__ __forceinline__ Tally all() const { return all_; }
   __device__ __forceinline__ int blocks() const { return blocks_; }
   __device__ __forceinline__ static int word(int v) { return v * warps + Team::warp(); }
   __device__ __forceinline__ static int block(int v) { return 32 * word(v) + lane_index(); }
+  __device__ __forceinline__ float score(int v) const { return score_[v]; }
   /// How many of this lane's blocks come before block `end`. To compare v with it takes fewer registers than to compare block(v).
   __device__ __forceinline__ static int count_before(int end) {
     return (end - block(0) + 32 * warps - 1) / (32 * warps);
   }
 
-  /// Blocks that exist and the mass of all.
-  __device__ __forceinline__ Tally all() const { return {blocks_, all_.mass}; }
-
-  /// The shortest prefix that reaches `goal`.
-  __device__ __forceinline__ RowPrefix prefix(PrefixGoal goal) const {
-    PrefixInterval interval{0, greatest_ + 1, all(), {0, 0}};
-    if (goal.blocks <= 0 && goal.mass == 0) return {~0u, 0};
-    for (int guesses = 0; interval.blocks() > 32 && !interval.is_one_key(); ++guesses) {
-      std::uint32_t const key = next_key(interval, goal, lowest_, guesses);
-      interval.narrow(key, tally(key), goal);
-      if (interval.out <= lowest_) interval.out = 1;  // what is left is NaN
+  /// Finds the shortest prefix that reaches `goal`, of at least one block, in an ordinary row. False where it holds scores that
+  /// are not finite.
+  __device__ __forceinline__ bool find_prefix(PrefixGoal goal, Lists& lists, RowPrefix& prefix) const {
+    constexpr int most_floors = 3;
+    for (int i = 0; i < most_floors; ++i) {
+      float const floor = i < most_floors - 1 ? floor_of(goal, i) : least_finite();
+      Tally const reached = lists.take(team_, score_, floor, largest_);
+      if (!reached.reaches(goal)) continue;
+      prefix = narrow(goal, lists, {ranking_key(floor), ranking_key(largest_) + 1, reached, {0, 0}});
+      return true;
     }
-    if (!interval.is_one_key()) narrow_to_one_key(interval, goal);
-    std::int64_t const ties = count_ties(goal, interval.reached, interval.above);
-    return {interval.in,
-            ties == interval.blocks() ? blocks_ : end_of_ties(interval.in, static_cast<int>(ties))};
-  }
-
-  /// The prefix as this lane asks for it.
-  struct Share {
-    float cut;         ///< everything above is in
-    int ties, of_nan;  ///< of the lane's values that equal the cut, or are NaN, those before
-  };
-  __device__ __forceinline__ Share share_of(RowPrefix const& prefix) const {
-    int const ties = count_before(prefix.tie_end);
-    if (prefix.key == 0) return {-infinity(), values, ties};
-    return {score_of(prefix.key), ties, 0};
-  }
-  __device__ __forceinline__ bool holds(Share const& share, int v) const {
-    return score_[v] > share.cut || (score_[v] == share.cut && v < share.ties) ||
-           (score_[v] != score_[v] && v < share.of_nan);
+    return false;
   }
 
 private:
-  /// Of keys at or above `key`, which is that of a number, or 0 where there are none.
-  __device__ __forceinline__ Tally tally(std::uint32_t key) const {
-    constexpr int chains = 2;  // sums that do not wait for each other
-    float const least = score_of(key);
-    float blocks[chains] = {}, high[chains] = {}, low[chains] = {};
-#pragma unroll
-    for (int v = 0; v < values; ++v) {
-      float const one = one_where_at_least(score_[v], least);
-      int const chain = v % chains;
-      blocks[chain] += one;
-      high[chain] = fmaf(one, high_[v], high[chain]), low[chain] = fmaf(one, low_[v], low[chain]);
-    }
-    return unpack(
-        team_.sum(Team::warp_tally(static_cast<int>(blocks[0] + blocks[1]),
-                                   static_cast<int>(high[0] + high[1]), static_cast<int>(low[0] + low[1]))));
+  template <int... v>
+  __device__ __forceinline__ void load(float const* mine, std::integer_sequence<int, v...>) {
+    int const words = (blocks_ + 31) / 32;
+    ((score_[v] = load_once_or_nan<4 * 32 * warps * v>(mine, word(v), words)), ...);
   }
 
-  __device__ __forceinline__ bool equals(std::uint32_t key, int v) const {
-    return key == 0 ? score_[v] != score_[v] : score_[v] == score_of(key);
-  }
-  __device__ __forceinline__ std::uint32_t mass(int v) const {
-    return (static_cast<std::uint32_t>(static_cast<int>(high_[v])) << 15) +
-           static_cast<std::uint32_t>(static_cast<int>(low_[v]));
-  }
-
-  /// Of an interval of at most 32 blocks: a lane each, so that every warp knows all of them.
-  __device__ __forceinline__ void narrow_to_one_key(PrefixInterval& interval, PrefixGoal goal) const {
-    gather(interval);
-    auto& storage = team_.storage();
-    int const lane = lane_index(), candidates = static_cast<int>(storage.candidates);
-    uint2 const mine = lane < candidates ? storage.candidate[lane] : make_uint2(0, 0);
-    PackedTally up_to = 0;
-    for (int i = 0; i < candidates; ++i) {
-      uint2 const other = storage.candidate[i];
-      if (other.x >= mine.x) up_to += pack_block(other.y);
-    }
-    Tally const with = unpack(up_to);
-    Tally const reached{interval.above.blocks + with.blocks, interval.above.mass + with.mass};
-    bool const is_in = lane < candidates && reached.reaches(goal);
-    std::uint32_t const key = __reduce_max_sync(all_lanes, is_in ? mine.x : 0);
-    auto const tally_of = [&](bool counts) {
-      Tally const sum =
-          unpack(Team::warp_tally(counts, counts ? mine.y >> 15 : 0, counts ? mine.y & 0x7fff : 0));
-      return Tally{interval.above.blocks + sum.blocks, interval.above.mass + sum.mass};
-    };
-    Tally const at_or_above = tally_of(lane < candidates && mine.x >= key),
-                above = tally_of(lane < candidates && mine.x > key);
-    interval.in = key, interval.out = key + 1, interval.reached = at_or_above, interval.above = above;
+  /// A score that about twice as many blocks reach as the prefix has. Any guess is right, and less work if it is a little below
+  /// the end of the prefix.
+  ///
+  /// How many blocks a share of the mass takes lies between that share of the blocks, where all are alike, and as much mass
+  /// as the largest score has each; their geometric mean is close for scores that spread like Gaussians. That share of all
+  /// blocks becomes a rank among the largest scores of lanes: the largest of g scores is in the top share s with chance
+  /// 1 - (1 - s)^g.
+  __device__ __forceinline__ float floor_of(PrefixGoal goal, int attempt) const {
+    float const blocks = static_cast<float>(blocks_), mass = mass_as_float(all_.mass),
+                each = mass * __fdividef(0x1p-15f, blocks);  // relative to that of the largest
+    float const of_mass = __fdividef(mass_as_float(goal.mass), mass) * (attempt == 0 ? sqrt_fast(each) : 1);
+    float const of_blocks = __fdividef(static_cast<float>(static_cast<int>(goal.blocks)), blocks);
+    float const share = fmaf(fmaxf(of_mass, of_blocks), attempt == 0 ? 1.75f : 2.5f, __fdividef(4, blocks));
+    if (share > 0.7f) return least_finite();
+    float const of_lane = blocks / (32 * warps);
+    bool const quarter = share * of_lane > 2.0f;
+    float const chance = 1 - exp2_fast(of_lane * (quarter ? 0.25f : 1.0f) * log2_fast(1 - share));
+    int const rank = min(static_cast<int>(32 * chance), 31);
+    float const greatest = quarter ? largest_of_quarter_ : largest_of_lane_;
+    float const sorted = warp_sort_descending(fmaxf(greatest, -3.4028235e38f));
+    return team_.first(__shfl_sync(all_lanes, sorted, rank));
   }
 
-  /// In any order: what is made of the candidates does not depend on it.
-  __device__ __forceinline__ void gather(PrefixInterval const& interval) const {
-    auto& storage = team_.storage();
-    Team::synchronize();
-    if (Team::is_first_thread()) storage.candidates = 0;
-    Team::synchronize();
-    float const in = score_of(interval.in),
-                out = score_of(interval.out);  // NaN of 0 and of what is above +inf
+  __device__ __forceinline__ float least_finite() const {
+    float least = largest_;
 #pragma unroll
     for (int v = 0; v < values; ++v)
-      if ((score_[v] >= in || interval.in == 0) && !(score_[v] >= out) && v < existing_)
-        storage.candidate[atomicAdd(&storage.candidates, 1u)] = make_uint2(ranking_key(score_[v]), mass(v));
-    Team::synchronize();
+      if (score_[v] > -infinity()) least = fminf(least, score_[v]);
+    return score_of(team_.min(ranking_key(least)));
   }
 
-  /// The block before which `ties` blocks have the key.
-  __device__ __forceinline__ int end_of_ties(std::uint32_t key, int ties) const {
+  __device__ __forceinline__ RowPrefix narrow(PrefixGoal goal, Lists const& lists,
+                                              PrefixInterval interval) const {
+    std::uint32_t const lowest = interval.in;
+    for (int guesses = 0; interval.blocks() > few_blocks && !interval.is_one_key(); ++guesses) {
+      if (interval.reached.blocks == goal.blocks) return {score_of(interval.in), blocks_};
+      std::uint32_t const key = next_key(interval, goal, lowest, guesses);
+      interval.narrow(key, lists.tally(team_, score_of(key)), goal);
+    }
+    if (!interval.is_one_key()) lists.narrow_to_one_key(team_, interval, goal);
+    float const cut = score_of(interval.in);
+    if (interval.blocks() == 1) return {cut, blocks_};
+    std::int64_t const ties = count_ties(goal, interval.reached, interval.above);
+    return {cut, ties == interval.blocks() ? blocks_ : end_of_ties(cut, static_cast<int>(ties))};
+  }
+
+  /// The block before which `ties` blocks score `cut`; at least one does.
+  __device__ __forceinline__ int end_of_ties(float cut, int ties) const {
     int none = 0, end = blocks_;  // fewer than `ties` before `none` + 1, all of them before `end`
-    if (ties <= 0) return 0;
     while (end - none > 1) {
       int const middle = none + (end - none) / 2;
       int const mine = count_before(middle);
       std::uint32_t before = 0;
 #pragma unroll
-      for (int v = 0; v < values; ++v) before += equals(key, v) && v < mine;
+      for (int v = 0; v < values; ++v) before += score_[v] == cut && v < mine;
       if (static_cast<int>(team_.sum(before)) >= ties)
         end = middle;
       else
@@ -173,9 +141,9 @@ private:
   }
 
   Team team_;
-  int blocks_, existing_;
-  float score_[values], high_[values], low_[values];
-  std::uint32_t greatest_, lowest_;
+  int blocks_;
+  float score_[values];
+  float largest_of_lane_, largest_of_quarter_, largest_;
   Tally all_;
 };
 

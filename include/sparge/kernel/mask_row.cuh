@@ -10,36 +10,50 @@
 
 namespace sparge {
 
-/// A row in work.
-struct RowPosition {
+/// A row in work. Head and query block are worked out where they are asked for: divisions are long.
+class RowPosition {
+public:
   bool exists;        ///< tiles may be partial
   std::int64_t slot;  ///< row of the scores in work
   std::int64_t row;   ///< row of the mask: (batch * heads + head) * q_blocks + q_block
-  std::int64_t head, q_block;
 
   __device__ __forceinline__ RowPosition(MaskRowsParams const& params, std::int64_t slot_in_work)
       : slot(slot_in_work) {
-    std::int64_t const tile = params.chunk.first_tile + slot / RowLayout::tile_rows;
+    std::int64_t const tile = params.chunk.first_tile + slot / RowLayout::tile_rows,
+                       group = divide(tile, params.group_tiles);
     std::int64_t const row_of_group =
-        tile % params.group_tiles * RowLayout::tile_rows + slot % RowLayout::tile_rows;
+        (tile - group * params.group_tiles) * RowLayout::tile_rows + slot % RowLayout::tile_rows;
     exists = row_of_group < params.group_rows;
-    row = tile / params.group_tiles * params.group_rows + row_of_group;
-    head = row / params.q_blocks % params.heads;
-    q_block = row % params.q_blocks;
+    row = group * params.group_rows + row_of_group;
   }
 
   static __device__ __forceinline__ RowPosition of_warp(MaskRowsParams const& params) {
     return {params, grid_warp(RowLayout::row_warps)};
   }
+
+  __device__ __forceinline__ std::int64_t head(MaskRowsParams const& params) const {
+    std::int64_t const all = divide(row, params.q_blocks);
+    return all - divide(all, params.heads) * params.heads;
+  }
+  __device__ __forceinline__ std::int64_t q_block(MaskRowsParams const& params) const {
+    return row - divide(row, params.q_blocks) * params.q_blocks;
+  }
+
+private:
+  /// Neither is negative. Nearly always both are short.
+  static __device__ __forceinline__ std::int64_t divide(std::int64_t a, std::int64_t b) {
+    if ((a | b) >> 32 == 0) return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
+    return a / b;
+  }
 };
 
-/// Ranking key and softmax mass of every block of a row. Padding up to the pitch has key 0 and no mass.
+/// Ranking key and softmax mass of every block of a row. Padding up to a whole mask word has key 0 and no mass.
 class RankedRow {
 public:
   /// Ranks the scores of `at`. Keys and masses go to this warp's part of `smem`, or over the scores and to scratch.
   __device__ __forceinline__ RankedRow(MaskRowsParams const& params, RowPosition const& at,
                                        unsigned char* smem)
-      : blocks_(params.kv_blocks), quads_(static_cast<int>(params.pitch / 4)) {
+      : blocks_(params.kv_blocks), quads_(8 * params.row_words) {
     auto const* scores = reinterpret_cast<uint4 const*>(params.scores + at.slot * params.pitch);
     bool const in_scratch = params.mass != nullptr;
     std::uint32_t* const shared = reinterpret_cast<std::uint32_t*>(smem) + warp_index() * 2 * params.pitch;
@@ -146,9 +160,13 @@ private:
 struct RowGoals {
   PrefixGoal top_k, top_p;
 
-  __device__ __forceinline__ RowGoals(MaskRule const& rule, std::int64_t head, Tally all)
-      : top_k(top_k_goal(share_of_head(rule.top_k, rule.top_k_of_head, head), rule.min_blocks, all.blocks)),
-        top_p(top_p_goal(share_of_head(rule.top_p, rule.top_p_of_head, head), all.mass, all.blocks)) {}
+  __device__ __forceinline__ RowGoals(MaskRowsParams const& params, RowPosition const& at, Tally all) {
+    MaskRule const& rule = params.rule;
+    bool const by_head = rule.top_k_of_head != nullptr || rule.top_p_of_head != nullptr;
+    std::int64_t const head = by_head ? at.head(params) : 0;
+    top_k = top_k_goal(share_of_head(rule.top_k, rule.top_k_of_head, head), rule.min_blocks, all.blocks);
+    top_p = top_p_goal(share_of_head(rule.top_p, rule.top_p_of_head, head), all.mass, all.blocks);
+  }
 };
 
 /// Thread blocks of a kernel over the rows of a chunk.

@@ -5,6 +5,7 @@
 
 #include "sparge/device/warp.cuh"
 #include "sparge/kernel/mask_rule.cuh"
+#include "sparge/kernel/mask_search.cuh"
 
 namespace sparge {
 
@@ -25,10 +26,12 @@ __host__ __device__ inline Tally unpack(PackedTally tally) {
 template <int warps>
 class RowTeam {
 public:
+  static constexpr int threads = 32 * warps;
+
   /// What a row shares: results of warps, and the few blocks among which the end of the prefix lies.
   struct Storage {
     PackedTally of_warp[warps];
-    uint2 candidate[32];  ///< key and mass
+    alignas(16) uint2 candidate[few_blocks];  ///< key and mass
     std::uint32_t candidates;
   };
 
@@ -36,7 +39,7 @@ public:
 
   __device__ __forceinline__ Storage& storage() const { return storage_; }
   __device__ __forceinline__ static int warp() { return warps == 1 ? 0 : warp_index(); }
-  __device__ __forceinline__ static bool is_first_thread() { return lane_index() == 0 && warp() == 0; }
+  __device__ __forceinline__ static int thread() { return 32 * warp() + lane_index(); }
 
   __device__ __forceinline__ static void synchronize() {
     if constexpr (warps == 1)
@@ -54,16 +57,31 @@ public:
   __device__ __forceinline__ std::uint32_t sum(std::uint32_t value) const {
     return across(__reduce_add_sync(all_lanes, value), [](auto a, auto b) { return a + b; });
   }
-  /// Of what each warp has.
-  __device__ __forceinline__ PackedTally sum(PackedTally of_warp) const {
-    return across(of_warp, [](auto a, auto b) { return a + b; });
+  /// Of blocks and masses of lanes; a lane brings at most 64 blocks.
+  __device__ __forceinline__ Tally tally(int blocks, std::uint64_t mass) const {
+    auto const sum = [](std::uint32_t value) { return __reduce_add_sync(all_lanes, value); };
+    PackedTally const of_warp = (PackedTally{sum(static_cast<std::uint32_t>(blocks))} << tally_mass_bits) +
+                                (PackedTally{sum(static_cast<std::uint32_t>(mass >> 16))} << 16) +
+                                sum(static_cast<std::uint32_t>(mass) & 0xffff);
+    return unpack(across(of_warp, [](auto a, auto b) { return a + b; }));
+  }
+  /// What the first warp has; one value a warp.
+  __device__ __forceinline__ float first(float of_warp) const {
+    return __uint_as_float(across(__float_as_uint(of_warp), [](auto a, auto) { return a; }));
   }
 
-  /// Over one warp: blocks, and mass as 2^15 high + low. A lane brings at most 64 blocks of at most 2^31.
-  static __device__ __forceinline__ PackedTally warp_tally(int blocks, int high, int low) {
-    auto const sum = [](int value) { return __reduce_add_sync(all_lanes, value); };
-    return (static_cast<PackedTally>(sum(blocks)) << tally_mass_bits) +
-           (static_cast<PackedTally>(sum(high)) << 15) + static_cast<PackedTally>(std::int64_t{sum(low)});
+  /// Places for as many candidates as there are bits in the ballot of a warp, of which `taken` went before; the first of them.
+  __device__ __forceinline__ int reserve(unsigned ballot, int& taken) const {
+    if constexpr (warps == 1) {
+      int const place = taken;
+      taken += __popc(ballot);
+      return place;
+    } else {
+      int place = 0;
+      if (lane_index() == 0)
+        place = static_cast<int>(atomicAdd(&storage_.candidates, static_cast<std::uint32_t>(__popc(ballot))));
+      return __shfl_sync(all_lanes, place, 0);
+    }
   }
 
 private:

@@ -44,6 +44,15 @@ __host__ __device__ inline std::uint32_t softmax_mass(float score, float max) {
   return static_cast<std::uint32_t>(rintf(weight * 2147483648.0f));
 }
 
+/// The same, in fewer instructions, where `max` is finite and not less than the score; NaN has no mass.
+__host__ __device__ inline std::uint32_t finite_softmax_mass(float score, float max) {
+#ifdef __CUDA_ARCH__
+  return __float2uint_rn(softmax_weight(score, max) * 2147483648.0f);  // 0 of NaN
+#else
+  return softmax_mass(score, max);
+#endif
+}
+
 /// The share in effect for a head.
 __host__ __device__ inline double share_of_head(double scalar, float const* of_head, std::int64_t head) {
   if (of_head == nullptr) return scalar;

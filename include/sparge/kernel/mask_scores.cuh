@@ -1,11 +1,14 @@
 #pragma once
 /// Scores of pooled queries against centred pooled keys: scale * <q, k - mean>, accurate to f32, on tensor cores.
 
+#include <algorithm>
 #include <cstdint>
 
 #include "sparge/core/linkage.hpp"
+#include "sparge/device/cp_async.cuh"
 #include "sparge/device/fragment.cuh"
 #include "sparge/device/ldmatrix.cuh"
+#include "sparge/device/math.cuh"
 #include "sparge/device/mma_sm80.cuh"
 #include "sparge/device/swizzle.cuh"
 #include "sparge/kernel/launch.cuh"
@@ -14,109 +17,204 @@
 
 namespace sparge {
 
-/// A thread block scores one row tile against `tile_columns` key blocks.
+/// A row tile and a step of columns of the chunk in work. Steps run through the columns of a row tile, then of the next.
+struct ScoreStep {
+  int chunk_tile, column, group;
+  int row;  ///< of the group
+
+  __device__ __forceinline__ ScoreStep(MaskScoresParams const& params, int step, int steps_of_tile)
+      : chunk_tile(step / steps_of_tile), column(step % steps_of_tile * RowLayout::step_columns) {
+    std::int64_t const tile = params.chunk.first_tile + chunk_tile;
+    group = static_cast<int>(tile / params.group_tiles);
+    row = static_cast<int>(tile % params.group_tiles) * RowLayout::tile_rows;
+  }
+
+  __device__ __forceinline__ void advance(MaskScoresParams const& params) {
+    column += RowLayout::step_columns;
+    if (column < params.kv_blocks) return;
+    column = 0, ++chunk_tile, row += RowLayout::tile_rows;
+    if (row >= params.group_rows) row = 0, ++group;
+  }
+};
+
+/// The thread blocks share all steps of a chunk equally, each a run of them. A warp holds 32 queries of a row tile in registers;
+/// key tiles come by asynchronous copies, `stages` - 1 steps ahead, whatever row tile they are for.
 ///
-/// Operands are split into two f16 values, and high * high + high * low + low * high leaves out 2^-22 of a product. High
-/// products are summed over 16 channels by the tensor core and those sums in f32, since a tensor core cuts off what it adds
-/// up; the other products are 2^-11 of them and need no such care. Tiles with a NaN or an infinity are scored plainly.
+/// Operands are split into two f16 values, and high * high + high * low + low * high leaves out 2^-22 of a product. Products
+/// are summed over 16 channels by the tensor core, the small ones first, and those sums in f32, since a tensor core cuts off
+/// what it adds up. A score that is not finite is scored plainly.
 template <int head_dim>
 class MaskScores {
 public:
   using Params = MaskScoresParams;
-  using Operands = MaskScoreOperands<head_dim>;
-  static constexpr int threads = Operands::threads, ctas_per_sm = 2;
-  static constexpr std::int64_t most_smem_bytes = Operands::smem_bytes;
+  static constexpr int warps = 4, threads = 32 * warps, ctas_per_sm = 2;
+  static constexpr int stages = 4;
+  static constexpr std::int64_t most_smem_bytes = stages * 4 * RowLayout::step_columns * head_dim;
 
   static __device__ __forceinline__ void run(Params const& params, unsigned char* smem) {
-    __shared__ float row_factor[RowLayout::tile_rows];
-    ScoreTile const tile(params);
-    bool const finite = Operands::stage(params, tile, smem, row_factor);
-    if (__syncthreads_or(!finite))
-      score_plainly(params, tile, threads);
-    else
-      multiply(params, tile, shared_address(smem), row_factor);
+    int const steps_of_tile = (params.kv_blocks + columns - 1) / columns;
+    std::int64_t const steps = params.chunk.tiles * steps_of_tile;
+    int const first = static_cast<int>(steps * blockIdx.x / gridDim.x),
+              end = static_cast<int>(steps * (blockIdx.x + 1) / gridDim.x);
+    if (first == end) return;
+    std::uint32_t const keys = shared_address(smem);
+    ScoreStep at(params, first, steps_of_tile), ahead = at;
+#pragma unroll
+    for (int i = 0; i < stages - 1; ++i) {
+      if (first + i < end) fetch(params, ahead, keys + i * stage_bytes);
+      ahead.advance(params);
+      cp_async_commit();
+    }
+    SplitQueries<head_dim> queries;
+    int tile_held = -1;
+    for (int step = first; step < end; ++step) {
+      int const warp_row = at.row + 32 * warp_index(), rows = static_cast<int>(params.group_rows) - warp_row;
+      if (at.chunk_tile != tile_held && rows > 0)
+        queries.load(params.pooled_q + (at.group * params.group_rows + warp_row) * head_dim, rows,
+                     params.key_size + std::int64_t{at.group} * head_dim, params.scale);
+      tile_held = at.chunk_tile;
+      cp_async_wait<stages - 2>();
+      __syncthreads();  // the step's keys are there for all, and those of the last step have been read
+      if (step + stages - 1 < end)
+        fetch(params, ahead, keys + (step - first + stages - 1) % stages * stage_bytes);
+      ahead.advance(params);
+      cp_async_commit();
+      if (rows > 0) multiply(params, at, queries, keys + (step - first) % stages * stage_bytes);
+      at.advance(params);
+    }
   }
 
 private:
   using Tile = SwizzledTile<head_dim>;
-  static constexpr int warp_rows = 32, warp_columns = 32,
-                       column_warps = RowLayout::tile_columns / warp_columns;
-  static constexpr int row_tiles = warp_rows / 16, column_tiles = warp_columns / 8;
+  using Sum = Fragment<RowLayout::step_columns>;
+  static constexpr int columns = RowLayout::step_columns, column_tiles = columns / 8;
+  static constexpr int part_bytes = columns * head_dim * 2,
+                       stage_bytes = 2 * part_bytes;  ///< high parts, low parts
+  static constexpr int row_tiles = SplitQueries<head_dim>::row_tiles;
 
-  static __device__ __forceinline__ void multiply(Params const& params, ScoreTile const& tile,
-                                                  std::uint32_t smem, float const* row_factor) {
-    Fragment<warp_columns> sum[row_tiles], rest[row_tiles];
+  /// Columns that do not exist are zeros.
+  static __device__ __forceinline__ void fetch(Params const& params, ScoreStep const& at,
+                                               std::uint32_t stage) {
+    constexpr int line_chunks = 2 * Tile::chunks, lines = threads / line_chunks;
+    int const chunk = static_cast<int>(threadIdx.x) % line_chunks,
+              line = static_cast<int>(threadIdx.x) / line_chunks;
+    std::uint16_t const* const from =
+        params.split_keys + (std::int64_t{at.group} * params.kv_blocks + at.column + line) * (2 * head_dim) +
+        chunk * 8;
+    std::uint32_t const to = stage + chunk / Tile::chunks * part_bytes;
+    int const left = params.kv_blocks - at.column - line;
 #pragma unroll
-    for (int i = 0; i < row_tiles; ++i) sum[i].clear(), rest[i].clear();
-    int const row = warp_index() / column_warps * warp_rows;
-    int const column = warp_index() % column_warps * warp_columns;
+    for (int i = 0; i < columns / lines; ++i)
+      cp_async_16(to + Tile::offset(line + i * lines, chunk % Tile::chunks), from + i * lines * 2 * head_dim,
+                  i * lines < left);
+  }
+
+  static __device__ __forceinline__ void multiply(Params const& params, ScoreStep const& at,
+                                                  SplitQueries<head_dim> const& queries,
+                                                  std::uint32_t stage) {
+    Sum sum[row_tiles];
+#pragma unroll
+    for (int i = 0; i < row_tiles; ++i) sum[i].clear();
+    // Two 8-column tiles: their first and second eight channels.
+    int const lane = lane_index();
+    std::uint32_t const keys = stage + Tile::offset(lane / 16 * 8 + lane % 8, lane / 8 % 2);
 #pragma unroll
     for (int step = 0; step < head_dim / 16; ++step) {
       std::uint32_t key_high[column_tiles / 2][4], key_low[column_tiles / 2][4];
+      std::uint32_t const here = Tile::step(keys, 2 * step);
 #pragma unroll
       for (int pair = 0; pair < column_tiles / 2; ++pair) {
-        load_keys(smem + Operands::k_high, column + 16 * pair, step, key_high[pair]);
-        load_keys(smem + Operands::k_low, column + 16 * pair, step, key_low[pair]);
+        ldmatrix(key_high[pair], here + 16 * pair * Tile::row_bytes);
+        ldmatrix(key_low[pair], here + 16 * pair * Tile::row_bytes + part_bytes);
       }
+      Sum part[row_tiles];
 #pragma unroll
-      for (int i = 0; i < row_tiles; ++i) {
-        std::uint32_t high[4], low[4];
-        load_queries(smem + Operands::q_high, row + 16 * i, step, high);
-        load_queries(smem + Operands::q_low, row + 16 * i, step, low);
+      for (int i = 0; i < row_tiles; ++i) part[i].clear();
+      add_products(part, queries.high, step, key_low);
+      add_products(part, queries.low, step, key_high);
+      add_products(part, queries.high, step, key_high);
 #pragma unroll
-        for (int j = 0; j < column_tiles; ++j) {
-          std::uint32_t const *const kh = &key_high[j / 2][j % 2 * 2], *const kl = &key_low[j / 2][j % 2 * 2];
-          float part[4] = {};
-          mma_16x8x16<float16>(part, high, kh[0], kh[1]);
-          mma_16x8x16<float16>(rest[i].value[j], high, kl[0], kl[1]);
-          mma_16x8x16<float16>(rest[i].value[j], low, kh[0], kh[1]);
+      for (int i = 0; i < row_tiles; ++i)
 #pragma unroll
-          for (int c = 0; c < 4; ++c) sum[i].value[j][c] += part[c];
-        }
-      }
+        for (int j = 0; j < column_tiles; ++j)
+#pragma unroll
+          for (int c = 0; c < 4; ++c) sum[i].value[j][c] += part[i].value[j][c];
     }
+    store(params, at, queries, sum);
+  }
+
+  static __device__ __forceinline__ void add_products(
+      Sum (&part)[row_tiles], std::uint32_t const (&queries)[row_tiles][head_dim / 16][4], int step,
+      std::uint32_t const (&keys)[column_tiles / 2][4]) {
 #pragma unroll
     for (int i = 0; i < row_tiles; ++i)
-      store(params, tile, row + 16 * i, column, sum[i], rest[i], row_factor);
+#pragma unroll
+      for (int j = 0; j < column_tiles; ++j)
+        mma_16x8x16<float16>(part[i].value[j], queries[i][step], keys[j / 2][j % 2 * 2],
+                             keys[j / 2][j % 2 * 2 + 1]);
   }
 
-  /// Two 8-column tiles: their first and second eight channels.
-  static __device__ __forceinline__ void load_keys(std::uint32_t tile, int column, int step,
-                                                   std::uint32_t (&b)[4]) {
-    int const lane = lane_index();
-    ldmatrix(b, tile + Tile::offset(column + lane / 16 * 8 + lane % 8, 2 * step + lane / 8 % 2));
-  }
-  static __device__ __forceinline__ void load_queries(std::uint32_t tile, int row, int step,
-                                                      std::uint32_t (&a)[4]) {
-    ldmatrix(a, tile + Tile::offset(row + lane_index() % 16, 2 * step + lane_index() / 16));
-  }
-
-  /// Writes padding too.
-  static __device__ __forceinline__ void store(Params const& params, ScoreTile const& tile, int row,
-                                               int column, Fragment<warp_columns> const& sum,
-                                               Fragment<warp_columns> const& rest, float const* row_factor) {
+  /// Columns of the step that do not exist score NaN.
+  static __device__ __forceinline__ void store(Params const& params, ScoreStep const& at,
+                                               SplitQueries<head_dim> const& queries,
+                                               Sum const (&sum)[row_tiles]) {
+    float* const out =
+        reinterpret_cast<float*>(params.scores) + at.column +
+        (std::int64_t{at.chunk_tile} * RowLayout::tile_rows + 32 * warp_index()) * params.pitch;
+    bool const partial = at.column + columns > params.kv_blocks;
+    float const nan = __uint_as_float(0x7fffffff);
+    float zero = 0;  // NaN as soon as 0 times anything is
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      int const line = row + Fragment<warp_columns>::row(r);
-      float const factor = row_factor[line];
-      std::uint32_t* const out = tile.scores(params, line) + column;
+    for (int i = 0; i < row_tiles; ++i)
 #pragma unroll
-      for (int j = 0; j < column_tiles; ++j) {
-        float const first = factor * (sum.at(r, j, 0) + rest.at(r, j, 0)),
-                    second = factor * (sum.at(r, j, 1) + rest.at(r, j, 1));
-        *reinterpret_cast<uint2*>(out + Fragment<warp_columns>::column(j, 0)) =
-            make_uint2(__float_as_uint(first), __float_as_uint(second));
+      for (int r = 0; r < 2; ++r) {
+        float const factor = queries.back_factor[i][r];
+        float* const line = out + SplitQueries<head_dim>::row(i, r) * params.pitch;
+#pragma unroll
+        for (int j = 0; j < column_tiles; ++j) {
+          float2 score = make_float2(factor * sum[i].at(r, j, 0), factor * sum[i].at(r, j, 1));
+          zero = fmaf(score.x, 0.0f, zero), zero = fmaf(score.y, 0.0f, zero);
+          int const column = Sum::column(j, 0);
+          if (partial && at.column + column >= params.kv_blocks) score.x = nan;
+          if (partial && at.column + column + 1 >= params.kv_blocks) score.y = nan;
+          *reinterpret_cast<float2*>(line + column) = score;
+        }
       }
+    if (zero != 0) score_plainly(params, at.group, at.row, at.column, out);
+  }
+
+  /// This lane's scores that are not finite, again.
+  static __device__ __forceinline__ void score_plainly(Params const& params, std::int64_t group,
+                                                       int first_row, int first_column, float* out) {
+    float const* const mean = params.key_mean + group * head_dim;
+#pragma unroll 1
+    for (int i = 0; i < row_tiles * 4 * column_tiles; ++i) {
+      int const line = i / (2 * column_tiles) * 8 + lane_index() / 4,
+                line_column = i % (2 * column_tiles) / 2 * 8 + 2 * (lane_index() % 4) + i % 2;
+      std::int64_t const row = first_row + 32 * warp_index() + line, column = first_column + line_column;
+      float* const score = out + line * params.pitch + line_column;
+      if (row >= params.group_rows || column >= params.kv_blocks || fabsf(*score) < infinity()) continue;
+      *score = plain_score(params.pooled_q + (group * params.group_rows + row) * head_dim,
+                           params.pooled_k + (group * params.kv_blocks + column) * head_dim, mean, head_dim,
+                           params.scale);
     }
   }
 };
 
+namespace detail {
+
+template <class Kernel>
+cudaError_t launch_scores(MaskScoresParams const& params, cudaStream_t stream) noexcept {
+  std::int64_t const steps = params.chunk.tiles * ceil_div(params.kv_blocks, RowLayout::step_columns);
+  std::int64_t const most = std::int64_t{std::max(params.sm_count, 1)} * Kernel::ctas_per_sm;
+  return launch<Kernel>(params, std::min(steps, most), Kernel::most_smem_bytes, stream);
+}
+
+}  // namespace detail
+
 SPARGE_INLINE cudaError_t launch_mask_scores(MaskScoresParams const& params, cudaStream_t stream) noexcept {
-  std::int64_t const tiles = params.chunk.tiles * (params.pitch / RowLayout::tile_columns);
-  if (params.head_dim == 64)
-    return launch<MaskScores<64>>(params, tiles, MaskScores<64>::most_smem_bytes, stream);
-  if (params.head_dim == 128)
-    return launch<MaskScores<128>>(params, tiles, MaskScores<128>::most_smem_bytes, stream);
+  if (params.head_dim == 64) return detail::launch_scores<MaskScores<64>>(params, stream);
+  if (params.head_dim == 128) return detail::launch_scores<MaskScores<128>>(params, stream);
   return cudaErrorInvalidValue;  // a problem of another head_dim is refused long before
 }
 

@@ -22,7 +22,7 @@ public:
     RowPosition const at = RowPosition::of_warp(params.rows);
     if (!at.exists) return;
     RankedRow const row(params.rows, at, smem);
-    RowGoals const goals(params.rows.rule, at.head, row.all());
+    RowGoals const goals(params.rows, at, row.all());
     count(params, at, row, PrefixWalk(find_prefix_end(row, row.all(), goals.top_k)),
           PrefixWalk(find_prefix_end(row, row.all(), goals.top_p)));
   }

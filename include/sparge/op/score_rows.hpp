@@ -15,8 +15,8 @@ inline bool has_pairs(AttentionProblem const& p) { return p.batch > 0 && p.q_tok
 
 /// Grids of the kernels that score and rank: every chunk is far smaller than the limit, unless one tile of rows is not.
 inline Status validate_score_grid(AttentionProblem const& p, RowLayout const& layout) {
-  SPARGE_TRY(validate_grid(p, checked_product({layout.groups, p.head_dim / centre_channels})));
-  return validate_grid(p, checked_product({layout.chunk_tiles, layout.pitch / RowLayout::tile_columns}));
+  SPARGE_TRY(validate_grid(p, checked_product({layout.groups, ceil_div(p.kv_blocks(), split_tile_blocks)})));
+  return validate_grid(p, checked_product({layout.chunk_tiles, RowLayout::tile_rows}));
 }
 
 inline Status validate_pooled(AttentionProblem const& p, PooledVectors const& pooled) {
@@ -40,6 +40,22 @@ inline MaskRowsParams rows_params(AttentionProblem const& p, MaskRule const& rul
   return params;
 }
 
+inline MaskKeysParams keys_params(AttentionProblem const& p, SelectScratch const& scratch,
+                                  PooledVectors const& pooled) {
+  KeySegments const segments = KeySegments::of(p.kv_blocks());
+  MaskKeysParams params;
+  params.pooled_k = pooled.k;
+  params.sums = scratch.key_sums;
+  params.key_mean = scratch.key_mean;
+  params.key_size = scratch.key_size;
+  params.split_keys = scratch.split_keys;
+  params.kv_blocks = static_cast<std::int32_t>(p.kv_blocks());
+  params.head_dim = p.head_dim;
+  params.segments = static_cast<std::int32_t>(segments.count);
+  params.segment_blocks = static_cast<std::int32_t>(segments.blocks);
+  return params;
+}
+
 inline MaskScoresParams scores_params(AttentionProblem const& p, RowLayout const& layout,
                                       SelectScratch const& scratch, PooledVectors const& pooled) {
   MaskScoresParams params;
@@ -47,12 +63,14 @@ inline MaskScoresParams scores_params(AttentionProblem const& p, RowLayout const
   params.pooled_k = pooled.k;
   params.key_mean = scratch.key_mean;
   params.key_size = scratch.key_size;
+  params.split_keys = scratch.split_keys;
   params.scores = scratch.scores;
   params.group_rows = layout.group_rows;
   params.group_tiles = layout.group_tiles;
   params.pitch = layout.pitch;
   params.kv_blocks = static_cast<std::int32_t>(p.kv_blocks());
   params.head_dim = p.head_dim;
+  params.sm_count = layout.sm_count;
   params.scale = p.logit_scale();
   return params;
 }
@@ -62,9 +80,8 @@ template <class EnqueueRows>
 Status enqueue_scored_rows(AttentionProblem const& p, RowLayout const& layout, SelectScratch const& scratch,
                            PooledVectors const& pooled, cudaStream_t stream, EnqueueRows enqueue_rows) {
   if (!has_pairs(p)) return {};
-  MaskCentreParams const centre{pooled.k, scratch.key_mean, scratch.key_size,
-                                static_cast<std::int32_t>(p.kv_blocks()), p.head_dim};
-  SPARGE_TRY(launch_result("centring kernel", launch_mask_centre(centre, layout.groups, stream)));
+  SPARGE_TRY(launch_result("kernel of keys",
+                           launch_mask_keys(keys_params(p, scratch, pooled), layout.groups, stream)));
   MaskScoresParams scores = scores_params(p, layout, scratch, pooled);
   for (std::int64_t first = 0; first < layout.tiles; first += layout.chunk_tiles) {
     scores.chunk = {first, std::min(layout.chunk_tiles, layout.tiles - first)};

@@ -1,0 +1,20 @@
+#pragma once
+/// Words in global memory at constant distances from one address, which then takes no instruction a word.
+
+#include <cstdint>
+
+namespace sparge {
+
+/// The word `offset_bytes` behind `from`, which will not be read again, or NaN unless index < end.
+template <int offset_bytes>
+__device__ __forceinline__ float load_once_or_nan(float const* from, int index, int end) {
+  float word;
+  asm volatile(
+      "{.reg .pred exists; setp.lt.s32 exists, %2, %3; mov.b32 %0, 0x7fffffff; "
+      "@exists ld.global.cs.f32 %0, [%1 + %4];}"
+      : "=f"(word)
+      : "l"(from), "r"(index), "r"(end), "n"(offset_bytes));
+  return word;
+}
+
+}  // namespace sparge
