@@ -20,14 +20,19 @@ __device__ __forceinline__ void add_to(std::uint64_t& sum, std::uint64_t value) 
     atomicAdd(reinterpret_cast<unsigned long long*>(&sum), static_cast<unsigned long long>(value));
 }
 
+constexpr std::int64_t most_sorted_bytes(int threads) {
+  return threads == CalibrateLayout::wide_threads ? CalibrateLayout::most_wide_bytes
+                                                  : CalibrateLayout::most_shared_bytes;
+}
+
 /// The histogram of a digit. A thread block a row.
 template <int block_threads>
 class CalibrateCount {
 public:
   using Params = CalibrateCountParams;
   using Row = SortedRow<block_threads>;
-  static constexpr int threads = block_threads, ctas_per_sm = 1024 / block_threads;
-  static constexpr std::int64_t most_smem_bytes = RowLayout::most_shared_bytes;
+  static constexpr int threads = block_threads, ctas_per_sm = 1024 / block_threads;  // at least 64 registers
+  static constexpr std::int64_t most_smem_bytes = most_sorted_bytes(block_threads);
 
   static __device__ __forceinline__ void run(Params const& params, unsigned char* smem) {
     __shared__ typename Row::Storage storage;
@@ -135,8 +140,8 @@ class CalibrateReportRows {
 public:
   using Params = CalibrateReportRowsParams;
   using Row = SortedRow<block_threads>;
-  static constexpr int threads = block_threads, ctas_per_sm = 1024 / block_threads;
-  static constexpr std::int64_t most_smem_bytes = RowLayout::most_shared_bytes;
+  static constexpr int threads = block_threads, ctas_per_sm = 1024 / block_threads;  // at least 64 registers
+  static constexpr std::int64_t most_smem_bytes = most_sorted_bytes(block_threads);
 
   static __device__ __forceinline__ void run(Params const& params, unsigned char* smem) {
     __shared__ typename Row::Storage storage;
@@ -206,9 +211,14 @@ template <template <int> class Kernel>
 cudaError_t launch_sorted_rows(typename Kernel<CalibrateLayout::short_threads>::Params const& params,
                                CalibrateLayout const& layout, cudaStream_t stream) noexcept {
   std::int64_t const rows = params.row.rows.chunk.tiles * RowLayout::tile_rows;
-  if (layout.is_short)
-    return launch<Kernel<CalibrateLayout::short_threads>>(params, rows, layout.shared_bytes, stream);
-  return launch<Kernel<CalibrateLayout::long_threads>>(params, rows, layout.shared_bytes, stream);
+  switch (layout.threads) {
+    case CalibrateLayout::short_threads:
+      return launch<Kernel<CalibrateLayout::short_threads>>(params, rows, layout.shared_bytes, stream);
+    case CalibrateLayout::wide_threads:
+      return launch<Kernel<CalibrateLayout::wide_threads>>(params, rows, layout.shared_bytes, stream);
+    default:
+      return launch<Kernel<CalibrateLayout::long_threads>>(params, rows, layout.shared_bytes, stream);
+  }
 }
 
 }  // namespace detail

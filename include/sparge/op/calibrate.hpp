@@ -34,6 +34,7 @@ inline MaskRule without_top_p(MaskRule rule) {
 inline Status check_calibrate(CalibratePlan const& plan, CalibrateArgs const& args, Workspace workspace) {
   AttentionProblem const& p = plan.problem;
   SPARGE_TRY(validate_problem(p));
+  SPARGE_TRY(validate_grid(p, p.heads));
   SPARGE_TRY(validate_pooled(p, {args.pooled_q, args.pooled_k}));
   SPARGE_TRY(validate_rule(without_top_p(args.rule)));
   SPARGE_TRY(validate_target(args.target));
@@ -55,7 +56,7 @@ inline Status check_calibrate(CalibratePlan const& plan, CalibrateArgs const& ar
 /// A sparsity is met by the pairs that leave it, up to 1e-3 of a pair for the rounding of the share; a mass up to a unit a row.
 inline double calibrate_limit(AttentionProblem const& p, CalibrateLayout const& layout,
                               CalibrationTarget const& target) {
-  double const rows = static_cast<double>(layout.group_rows);
+  double const rows = has_pairs(p) ? static_cast<double>(layout.group_rows) : 0;
   if (target.goal == CalibrationGoal::sparsity)
     return (1 - target.value) * rows * static_cast<double>(p.kv_blocks()) + 1e-3;
   return (std::ldexp(target.value, layout.mass_bits) - 1) * rows;

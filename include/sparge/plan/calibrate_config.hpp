@@ -36,16 +36,18 @@ struct CalibrationTally {
 struct CalibrateLayout {
   /// Rows of up to so many blocks are sorted by few threads, so that many rows are in work.
   static constexpr std::int64_t most_short_blocks = 2048;
-  static constexpr std::int32_t short_threads = 256, long_threads = 512;
-
-  RowLayout rows;
+  /// Threads of the sorting kernels. The wide one is for rows that need more shared memory than every device has: a million tokens.
+  static constexpr std::int32_t short_threads = 256, long_threads = 512, wide_threads = 640;
+  static constexpr std::int64_t most_shared_bytes = RowLayout::most_shared_bytes,
+                                most_wide_bytes = 128 * 1024;
   /// Static shared memory of the sorting kernels, at most.
   static constexpr std::int64_t static_bytes = 2048;
 
+  RowLayout rows;
   std::int64_t groups = 0, group_rows = 0;  ///< of heads with a common top_p, and mask rows of each
   std::int64_t shared_bytes = 0;            ///< of a sorted row; 0 where rows are sorted in scratch
+  std::int32_t threads = 0;                 ///< that sort a row
   std::int32_t mass_bits = 0;  ///< the mass of a row is 2^mass_bits, so that sums over a group fit 64 bits
-  bool is_short = false;
 
   static constexpr CalibrateLayout of(AttentionProblem const& p, Device const& device,
                                       CalibrationScope scope) {
@@ -54,11 +56,12 @@ struct CalibrateLayout {
     layout.rows = RowLayout::of(p, device);
     layout.groups = is_common ? 1 : p.heads;
     layout.group_rows = p.batch * p.q_blocks() * (is_common ? p.heads : 1);
-    layout.is_short = p.kv_blocks() <= most_short_blocks;
     std::int64_t const bytes = p.kv_blocks() * std::int64_t{sizeof(std::uint64_t)};
-    std::int64_t const room =
-        std::min<std::int64_t>(RowLayout::most_shared_bytes, device.shared_bytes_per_block - static_bytes);
-    layout.shared_bytes = bytes <= room ? bytes : 0;
+    bool const fits = bytes <= most_wide_bytes && bytes + static_bytes <= device.shared_bytes_per_block;
+    layout.shared_bytes = fits ? bytes : 0;
+    layout.threads = p.kv_blocks() <= most_short_blocks        ? short_threads
+                     : layout.shared_bytes > most_shared_bytes ? wide_threads
+                                                               : long_threads;
     layout.mass_bits = 40;
     while (layout.group_rows > std::int64_t{1} << (62 - layout.mass_bits)) --layout.mass_bits;
     return layout;

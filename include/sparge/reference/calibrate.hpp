@@ -101,6 +101,7 @@ inline FoundTopP find_top_p(std::vector<HeadCurve const*> const& heads, std::int
                             CalibrationTarget const& target) {
   std::int64_t rows = 0;
   for (HeadCurve const* head : heads) rows += head->rows();
+  if (kv_blocks == 0) rows = 0;  // a problem without pairs meets every target
   auto const meets = [&](std::int64_t step) {
     Kept kept;
     for (HeadCurve const* head : heads) kept.add(head->whole_rule(double(step) / double(top_p_steps)));
