@@ -37,7 +37,7 @@ struct CalibrateLayout {
   /// Rows of up to so many blocks are sorted by few threads, so that many rows are in work.
   static constexpr std::int64_t most_short_blocks = 2048;
   /// Threads of the sorting kernels. The wide one is for rows that need more shared memory than every device has: a million tokens.
-  static constexpr std::int32_t short_threads = 256, long_threads = 512, wide_threads = 640;
+  static constexpr std::int32_t short_threads = 256, long_threads = 384, wide_threads = 640;
   static constexpr std::int64_t most_shared_bytes = RowLayout::most_shared_bytes,
                                 most_wide_bytes = 128 * 1024;
   /// Static shared memory of the sorting kernels, at most.
