@@ -203,8 +203,10 @@ struct ForwardPlan {
   AttentionProblem problem;
   Device device;
   PlanOptions options;
-  std::int32_t kernel = -1;         ///< the chosen one, see supported_kernel()
-  std::size_t workspace_bytes = 0;  ///< 256 for kernels that hand out tiles at run time (sm90a), else 0
+  std::int32_t kernel = -1;  ///< the chosen one, see supported_kernel()
+  /// 0, or, for kernels that hand out tiles at run time (sm90a), what docs/layout.md says: at most 63 MB on 132 SMs and 5 bytes
+  /// a tile.
+  std::size_t workspace_bytes = 0;
 };
 
 template <class T>
@@ -233,7 +235,8 @@ struct BackwardPlan {
   PlanOptions
       options;  ///< force_kernel is an index of supported_backward_kernel(); the other pass is chosen as ever
   std::int32_t dkdv_kernel = -1, dq_kernel = -1;  ///< the chosen ones, see supported_backward_kernel()
-  /// batch * heads * 8 bytes a query token, rounded up: tokens to 128, each of two pieces to 256 bytes. And 256 bytes.
+  /// batch * heads * 8 bytes a query token, rounded up: tokens to 128, each of two pieces to 256 bytes. And for kernels that hand out
+  /// tiles at run time (sm90a) what docs/layout.md says: at most 63 MB on 132 SMs and 5 bytes a tile.
   std::size_t workspace_bytes = 0;
 };
 

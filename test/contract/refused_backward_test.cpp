@@ -34,7 +34,7 @@ TEST_CASE("U96 a GPU with 99 KB of shared memory gets backward kernels that fit 
     must(plan_backward(p, small_device(), {}, &small));
     CHECK(big.dkdv_kernel != small.dkdv_kernel);
     CHECK(big.dq_kernel != small.dq_kernel);
-    CHECK(big.workspace_bytes == small.workspace_bytes);
+    CHECK(big.workspace_bytes >= small.workspace_bytes);
     Device tiny = small_device();
     tiny.shared_bytes_per_block = 16384;
     BackwardPlan<bfloat16> none;

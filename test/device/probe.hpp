@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "sparge/plan/schedule.hpp"
+
 namespace sparge::probe {
 
 // ---- convert, math, swizzle ----
@@ -51,10 +53,14 @@ Softmax online_softmax(Reference reference, std::vector<float> const& logits, fl
 
 // ---- walks ----
 std::vector<int> row_walk(std::vector<std::uint32_t> const& row, int blocks);
+/// Of blocks first .. end - 1 alone.
+std::vector<int> part_walk(std::vector<std::uint32_t> const& row, int first, int end);
 std::vector<int> tile_walk(std::vector<std::uint32_t> const& row, int blocks, int tiles_per_block, int tiles);
 /// Visits of key block `kv_block` in a mask [heads][q_blocks][row_words], as head * tiles + tile.
 std::vector<int> group_walk(std::vector<std::uint32_t> const& mask, int heads, int kv_block, int q_blocks,
                             int row_words, int tiles_per_block, int tiles);
+/// Tile and slot of every item that `producers` warps get from the queue of a schedule in device memory, in any order.
+std::vector<int> take_all(Schedule const& schedule, int tiles, int blocks, int producers);
 /// (batch, head, q_tile) of every index below batches * heads * q_tiles.
 std::vector<int> tile_order(int batches, int heads, int q_tiles);
 

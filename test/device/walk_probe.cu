@@ -14,6 +14,15 @@ __global__ void row_walk_kernel(std::uint32_t const* row, int blocks, int* visit
   for (int extra = 0; extra < 2; ++extra) visited[32 * count++ + threadIdx.x] = walk.next();
 }
 
+/// Of blocks first .. end - 1 alone.
+__global__ void part_walk_kernel(std::uint32_t const* row, int first, int end, int* visited) {
+  RowWords const words{row};
+  RowWalk walk(words, first, end, words.load(RowWalk::chunk_of(first), end));
+  int count = 0;
+  for (int block = walk.next(); block >= 0; block = walk.next()) visited[32 * count++ + threadIdx.x] = block;
+  for (int extra = 0; extra < 2; ++extra) visited[32 * count++ + threadIdx.x] = walk.next();
+}
+
 __global__ void tile_walk_kernel(std::uint32_t const* row, int blocks, int tiles_per_block, int tiles,
                                  int* visited) {
   TileWalk<RowWalk> walk(RowWalk({row}, blocks), tiles_per_block, tiles);
@@ -51,6 +60,13 @@ std::vector<int> row_walk(std::vector<std::uint32_t> const& row, int blocks) {
   Array<std::uint32_t> const in(row);
   Array<int> const visited(32 * (static_cast<std::size_t>(blocks) + 3));
   row_walk_kernel<<<1, 32>>>(in.data(), blocks, visited.data());
+  return agreed(visited.download());
+}
+
+std::vector<int> part_walk(std::vector<std::uint32_t> const& row, int first, int end) {
+  Array<std::uint32_t> const in(row);
+  Array<int> const visited(32 * (static_cast<std::size_t>(end) + 3));
+  part_walk_kernel<<<1, 32>>>(in.data(), first, end, visited.data());
   return agreed(visited.download());
 }
 

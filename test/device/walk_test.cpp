@@ -38,6 +38,19 @@ TEST_CASE("a row walk finds a lone block anywhere and nothing in an empty row", 
   CHECK(row_walk(row_of({}, 5001), 5001).empty());
 }
 
+TEST_CASE("a walk of a part of a row visits its kept blocks alone", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  for (int step : {1, 3, 700})
+    for (int first : {0, 1, 31, 32, 33, 1000, 1023, 1024, 1025, 2100})
+      for (int end : {first, first + 1, first + 40, first + 1024, first + 1500}) {
+        CAPTURE(step, first, end);
+        std::vector<int> wanted;
+        for (int block : every(step, 4000))
+          if (block >= first && block < end) wanted.push_back(block);
+        CHECK(part_walk(row_of(every(step, 4000), 4000), first, end) == wanted);
+      }
+}
+
 TEST_CASE("U31 a row walk ignores bits past the last block", "[gpu]") {
   SKIP_WITHOUT_GPU();
   std::vector<std::uint32_t> const ones(64, 0xFFFFFFFFu);

@@ -159,8 +159,8 @@ TEST_CASE("U12 the workspace of backward grows with the tokens and with nothing 
     must(plan_backward(p, device, {}, &plan));
     auto const least = static_cast<std::size_t>(40 * 8 * ((tokens + 127) / 128 * 128));
     CHECK(plan.workspace_bytes >= least);
-    CHECK(plan.workspace_bytes <= least + 3 * 256);
+    CHECK(plan.workspace_bytes <= least + (std::size_t{64} << 20));  // pieces of long rows and columns
     bytes[i] = plan.workspace_bytes;
   }
-  CHECK(static_cast<double>(bytes[1]) <= 2.1 * static_cast<double>(bytes[0]));
+  CHECK(static_cast<double>(bytes[1] - bytes[0]) <= 1.05 * 40 * 8 * 75600);
 }

@@ -7,6 +7,7 @@
 #include "support/catch.hpp"
 #include "support/gpu.hpp"
 #include "support/gradient_case.hpp"
+#include "support/schedule_case.hpp"
 
 namespace {
 
@@ -22,8 +23,10 @@ Device with_sms(std::int32_t count) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("U90 a thousand runs of backward never hang and give the same bits on any number of SMs",
-                   "[gpu][sm90]", bfloat16, float16) {
+TEMPLATE_TEST_CASE(
+    "U90 a thousand runs of backward never hang and give the same bits on any number of SMs where nothing is "
+    "split",
+    "[gpu][sm90]", bfloat16, float16) {
   SKIP_WITHOUT_GPU();
   for (int head_dim : {64, 128}) {
     CAPTURE(head_dim);
@@ -51,6 +54,32 @@ TEMPLATE_TEST_CASE("U90 a thousand runs of backward never hang and give the same
       REQUIRE(run.download() == wanted);
     }
   }
+}
+
+TEMPLATE_TEST_CASE("U90 thirty runs of backward give the same bits where rows and columns are split",
+                   "[gpu][sm90]", bfloat16, float16) {
+  SKIP_WITHOUT_GPU();
+  for (int head_dim : {64, 128})
+    for (std::int32_t sms : {3, 132}) {
+      CAPTURE(head_dim, sms);
+      AttentionProblem const p{1, 4, 2, 128 * 19 + 5, 64 * 40 + 7, head_dim};
+      ForwardInputs<TestType> forward = make_inputs<TestType>({p});
+      forward.mask = make_uneven_mask(p, Unevenness::dense_lines, 2);
+      GradientInputs<TestType> const inputs = make_gradient_inputs(std::move(forward), 6, 1, true);
+      Stream const stream;
+      GradientRun<TestType> run(inputs, {}, with_sms(sms));
+      must(run.run(stream));
+      stream.wait();
+      GradientOutput<TestType> const wanted = run.download();
+      check_gradients(truth_of(inputs), wanted);
+      for (int repeat = 0; repeat < 30; ++repeat) {
+        run.poison_outputs();
+        run.scratch().fill_bytes(repeat % 2 == 0 ? 0xFF : 0x01);
+        for (int i = 0; i < 10; ++i) must(run.run(stream));
+        stream.wait();
+        REQUIRE(run.download() == wanted);
+      }
+    }
 }
 
 TEMPLATE_TEST_CASE("U90 a backward launch whose rows and columns are all empty or all full ends",

@@ -8,6 +8,7 @@
 #include "support/attention_case.hpp"
 #include "support/catch.hpp"
 #include "support/gpu.hpp"
+#include "support/schedule_case.hpp"
 
 namespace {
 
@@ -36,7 +37,8 @@ Device with_sms(std::int32_t count) {
 }  // namespace
 
 TEMPLATE_TEST_CASE(
-    "U90 two thousand runs of uneven masks never hang and give the same bits on any number of SMs",
+    "U90 two thousand runs of uneven masks never hang and give the same bits on any number of SMs where no "
+    "row is split",
     "[gpu][sm90]", bfloat16, float16) {
   SKIP_WITHOUT_GPU();
   for (int head_dim : {64, 128}) {
@@ -64,6 +66,32 @@ TEMPLATE_TEST_CASE(
       REQUIRE(run.download() == wanted);
     }
   }
+}
+
+TEMPLATE_TEST_CASE("U90 thirty runs give the same bits where rows are split", "[gpu][sm90]", bfloat16,
+                   float16) {
+  SKIP_WITHOUT_GPU();
+  for (int head_dim : {64, 128})
+    for (std::int32_t sms : {3, 132}) {
+      CAPTURE(head_dim, sms);
+      AttentionProblem const p{1, 4, 2, 128 * 9 + 5, 64 * 90 + 7, head_dim};
+      ForwardInputs<TestType> inputs = uneven_inputs<TestType>(p);
+      inputs.mask = make_uneven_mask(p, Unevenness::dense_lines, 2);
+      Stream const stream;
+      ForwardRun<TestType> run(inputs, {}, with_sms(sms));
+      must(run.run(stream));
+      stream.wait();
+      ForwardOutput<TestType> const wanted = run.download();
+      Random random(15);
+      check_forward(p, truth_of(inputs, sample_rows(p, random, 200)), wanted);
+      for (int repeat = 0; repeat < 30; ++repeat) {
+        run.poison_outputs();
+        run.scratch().fill_bytes(repeat % 2 == 0 ? 0xFF : 0x01);
+        for (int i = 0; i < 10; ++i) must(run.run(stream));
+        stream.wait();
+        REQUIRE(run.download() == wanted);
+      }
+    }
 }
 
 TEMPLATE_TEST_CASE("U90 a launch whose rows are all empty or all redone ends", "[gpu][sm90]", bfloat16,

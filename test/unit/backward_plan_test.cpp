@@ -105,23 +105,56 @@ TEST_CASE("a launch of a backward kernel for 9.0a is as large as the GPU or as t
   unknown.sm_count = 0;  // filled by hand, and forgotten
   BackwardConfig one_team{BackwardPass::dkdv, Arch::sm90a, ElementType::bf16, 128, 128, 64, 3, 12, 1};
   REQUIRE(one_team.teams() == 1);
-  CHECK(one_team.blocks(3, big) == 3);
-  CHECK(one_team.blocks(1000000, big) == 132);
+  AttentionProblem const few{1, 1, 1, 1000, 3 * 64, 128}, many{1, 8, 8, 100000, 100000, 128};
+  CHECK(one_team.blocks(few, big) == 3);
+  CHECK(one_team.blocks(many, big) == 132);
   BackwardConfig short_rows{BackwardPass::dkdv, Arch::sm90a, ElementType::bf16, 64, 128, 64, 2, 12, 1};
   REQUIRE(short_rows.teams() == 2);
-  CHECK(short_rows.blocks(3, big) == 2);
-  CHECK(short_rows.blocks(0, big) == 0);
-  CHECK(short_rows.blocks(1000000, unknown) == 1);
+  CHECK(short_rows.blocks(few, big) == 2);
+  CHECK(short_rows.blocks({1, 1, 1, 1000, 0, 64}, big) == 0);
+  CHECK(short_rows.blocks(many, unknown) == 1);
+  // Three columns of 100 query blocks: one of them may be split.
+  CHECK(one_team.blocks({1, 1, 1, 12800, 3 * 64, 128}, big) == 3 + 7);
 }
 
-TEST_CASE("scratch of backward has counters of tiles where there is a tile") {
-  auto const bytes_of = [](AttentionProblem const& p) {
+TEST_CASE("lines of backward are rows for dQ and columns over a group of heads for dK and dV") {
+  AttentionProblem const p{2, 12, 4, 1000, 3000, 128};
+  for (BackwardConfig const& config : backward_table) {
+    if (config.head_dim != 128) continue;
+    ScheduleShape const shape = config.schedule_shape(p, big);
+    if (config.arch == Arch::sm80) {
+      CHECK(shape.tiles == 0);
+    } else if (config.pass == BackwardPass::dq) {
+      CHECK(shape.tiles == 2 * 12 * 8);
+      CHECK(shape.blocks == 47);
+    } else {
+      CHECK(shape.tiles == 2 * 4 * 47);
+      CHECK(shape.blocks == 3 * 8);
+      CHECK(config.slot_floats() == 2 * config.kv_tile * config.head_dim);
+    }
+    if (shape.tiles > 0) CHECK(shape.workers == 132 * config.teams());
+  }
+}
+
+TEST_CASE("scratch of backward has the order of work where a kernel for 9.0a has a tile") {
+  BackwardConfig const dkdv{BackwardPass::dkdv, Arch::sm90a, ElementType::bf16, 128, 128, 64, 3, 12, 1};
+  BackwardConfig const dq{BackwardPass::dq, Arch::sm90a, ElementType::bf16, 128, 128, 128, 2, 12, 1};
+  BackwardConfig portable = dq;
+  portable.arch = Arch::sm80;
+  auto const bytes_of = [&](AttentionProblem const& p, BackwardConfig const& of_dkdv,
+                            BackwardConfig const& of_dq) {
     Carver carver;
-    BackwardScratch::lay_out(carver, p);
+    BackwardScratch::lay_out(carver, p, of_dkdv, of_dq, big);
     return carver.bytes();
   };
-  CHECK(bytes_of({2, 3, 1, 128, 64, 64}) == 2 * 6 * 128 * 4 + 256);
-  CHECK(bytes_of({1, 1, 1, 0, 64, 64}) == 256);
-  CHECK(bytes_of({1, 1, 1, 0, 0, 64}) == 0);
-  CHECK(bytes_of({0, 1, 1, 128, 64, 64}) == 0);
+  std::size_t const rows = 2 * 6 * 128 * 4, order = 4 * 256;  // counters, counts, items, bits
+  CHECK(bytes_of({2, 3, 1, 128, 64, 128}, portable, portable) == rows);
+  CHECK(bytes_of({2, 3, 1, 128, 64, 128}, dkdv, portable) == rows + order);
+  CHECK(bytes_of({2, 3, 1, 128, 64, 128}, dkdv, dq) == rows + 2 * order);
+  CHECK(bytes_of({1, 1, 1, 0, 64, 128}, dkdv, dq) == order);
+  CHECK(bytes_of({1, 1, 1, 0, 0, 128}, dkdv, dq) == 0);
+  CHECK(bytes_of({0, 1, 1, 128, 64, 128}, dkdv, dq) == 0);
+  // Both passes share the slots: three rows of 512 key blocks, one of them split in at most 32 pieces; columns are short.
+  CHECK(bytes_of({1, 1, 1, 300, 64 * 512, 128}, portable, dq) ==
+        2 * 384 * 4 + 256 + 256 + 768 + 256 + 256 + std::size_t{32} * 128 * 128 * 4);
 }

@@ -46,7 +46,8 @@ void check_sm80(ForwardConfig const& row) {
   CHECK(row.q_tile % (16 * row.warps) == 0);
   CHECK(row.smem_bytes() == 2 * row.head_dim * (row.q_tile + 2 * row.stages * row.kv_tile));
   CHECK(row.runs_on(ampere));
-  CHECK(row.workspace_bytes(1) == 0);
+  CHECK(row.schedule_shape(1000, 100, ampere).tiles == 0);
+  CHECK(row.blocks(1000, 100, ampere) == 1000);
 }
 
 /// A warpgroup that loads and whole teams of those that compute, whose registers fit an SM.
@@ -63,8 +64,14 @@ void check_sm90a(ForwardConfig const& row) {
   CHECK(row.ctas_per_sm * (128 * row.producer_registers() + 32 * consumers * row.consumer_registers()) <=
         65536);
   CHECK_FALSE(row.runs_on(ampere));
-  CHECK(row.workspace_bytes(0) == 0);
-  CHECK(row.workspace_bytes(1) == 256);
+  ScheduleShape const shape = row.schedule_shape(1000, 100, big);
+  CHECK(shape.tiles == 1000);
+  CHECK(shape.blocks == 100);
+  CHECK(shape.workers == 132 * row.ctas_per_sm * row.teams());
+  CHECK(row.blocks(1000, 100, big) == 132 * row.ctas_per_sm);
+  CHECK(row.blocks(0, 100, big) == 0);
+  CHECK(row.blocks(2, 20, big) == (row.teams() == 1 ? 2 : 1));
+  CHECK(row.blocks(3, 512, big) > 3);  // for the pieces of a long row
 }
 
 }  // namespace
@@ -145,14 +152,15 @@ TEST_CASE("wgmma needs code for 9.0a where that for 9.0 or PTX will not do") {
 TEST_CASE("a launch of a kernel for 9.0a is as large as the GPU or as the work") {
   ForwardConfig two_teams{Arch::sm90a, ElementType::bf16, 64, 128, 64, 10, 20, 1};
   REQUIRE(two_teams.teams() == 2);
-  CHECK(two_teams.blocks(0, big) == 0);
-  CHECK(two_teams.blocks(1, big) == 1);
-  CHECK(two_teams.blocks(3, big) == 2);
-  CHECK(two_teams.blocks(264, big) == 132);
-  CHECK(two_teams.blocks(1000000, big) == 132);
+  CHECK(two_teams.blocks(0, 20, big) == 0);
+  CHECK(two_teams.blocks(1, 20, big) == 1);
+  CHECK(two_teams.blocks(3, 20, big) == 2);
+  CHECK(two_teams.blocks(3, 100, big) == 5);  // with at most 7 pieces
+  CHECK(two_teams.blocks(264, 20, big) == 132);
+  CHECK(two_teams.blocks(1000000, 100, big) == 132);
   Device unknown = big;
   unknown.sm_count = 0;  // filled by hand, and forgotten
-  CHECK(two_teams.blocks(1000000, unknown) == 1);
+  CHECK(two_teams.blocks(1000000, 20, unknown) == 1);
 }
 
 TEST_CASE("what a descriptor of the copy engine cannot hold is refused by its axis") {

@@ -9,7 +9,7 @@ from .. import check, masks, rule, verdict
 from ..cases import RULE_TOP_K, Item, rule_masks
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
-sys.path.insert(0, os.path.join(ROOT, "examples", "python"))
+sys.path.insert(0, os.path.join(ROOT, "examples", "pytorch"))
 import sparge_ctypes as abi  # noqa: E402
 
 

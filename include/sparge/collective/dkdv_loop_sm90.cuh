@@ -8,6 +8,7 @@
 
 #include "sparge/collective/dkdv_pipe_sm90.cuh"
 #include "sparge/collective/probability_grad.cuh"
+#include "sparge/collective/slot_rows.cuh"
 #include "sparge/collective/store_gradient_sm90.cuh"
 #include "sparge/device/element_mask.cuh"
 #include "sparge/device/fragment.cuh"
@@ -231,8 +232,7 @@ private:
       std::uint32_t const mail = pipe_.mail(slot, warp_) + 16 * lane_index();
 #pragma unroll
       for (int i = 0; i < q_tile / 16; ++i) store_shared(mail + i * 512, packed_[i]);
-      __syncwarp();
-      arrive(pipe_.mail_full(slot, warp_));
+      pipe_.mail_full(slot, warp_).arrive();
       mail_at_.advance();
     }
   }
@@ -253,13 +253,22 @@ private:
       ldmatrix(keys_[i],
                rows + i / 4 * Pipe::kv_panel_bytes + SwizzledTile<64>::offset(row, 2 * (i % 4) + half));
     __syncwarp();
-    arrive(pipe_.kv_empty(0));
+    pipe_.kv_empty(0).arrive();
   }
 
-  /// Stores the gradient: staged in a mail slot of this warp that is free, or whose P has been read.
+  /// Stores the gradient: staged in a mail slot of this warp that is free, or whose P has been read; that of a piece from registers.
   __device__ __forceinline__ void finish() {
     pin(grad_);
     release_second();
+    int const partial = pipe_.read_partial(item_ % Pipe::key_tiles);
+    if (partial >= 0)
+      store_piece(partial);
+    else
+      store_rows();
+    ++item_;
+  }
+
+  __device__ __forceinline__ void store_rows() const {
     int const slot = mail_at_.slot();
     if constexpr (is_v) pipe_.mail_empty(slot, warp_).wait(mail_at_.parity() ^ 1);
     std::uint32_t const staged = pipe_.mail(slot, warp_);
@@ -270,7 +279,12 @@ private:
     KeyTile const at = pipe_.read_key_tile(item_ % Pipe::key_tiles);
     store_gradient<head_dim>(out_tensor_, {0, at.tile * config.kv_tile + 16 * warp_, at.head, at.batch},
                              staged, staged_panel_bytes);
-    ++item_;
+  }
+
+  /// dK comes before dV in a slot. Before scaling, which those who add the pieces do.
+  __device__ __forceinline__ void store_piece(int slot) const {
+    int const row = slot * BackwardConfig::slot_rows + (is_v ? config.kv_tile : 0) + 16 * warp_;
+    store_slot_rows(grad_, params_.schedule.partials, row * head_dim);
   }
 
   /// The staged gradient has been read: its mail slot may serve again.
@@ -281,25 +295,18 @@ private:
 
   // ---- Hand-over -------------------------------------------------------------------------------------------------------
 
-  /// Every warp arrives for itself: its products may be done before those of the other three.
-  static __device__ __forceinline__ void arrive(Mbarrier barrier) {
-    if (lane_index() == 0) barrier.arrive();
-  }
-
   __device__ __forceinline__ void release_first() {
-    __syncwarp();  // all lanes have read their values
-    arrive(first_ring().empty(first_at_.slot()));
+    first_ring().empty(first_at_.slot()).arrive();
     first_at_.advance();
   }
 
   __device__ __forceinline__ void release_second() {
-    arrive(second_ring().empty(second_at_.slot()));
+    second_ring().empty(second_at_.slot()).arrive();
     second_at_.advance();
   }
 
   __device__ __forceinline__ void release_mail() {
-    __syncwarp();
-    arrive(pipe_.mail_empty(mail_at_.slot(), warp_));
+    pipe_.mail_empty(mail_at_.slot(), warp_).arrive();
     mail_at_.advance();
   }
 

@@ -40,7 +40,8 @@ struct DkdvStep {
 };
 
 /// A ring of query tiles in panels of 64 channels (PanelDescriptor), with an f32 value and a step for each. A slot is full when
-/// its bytes have come and the producer has arrived, empty when all consumer warps have arrived.
+/// its bytes have come and all lanes of the producer have arrived, empty when all consumer threads have: each for what it wrote or
+/// read itself.
 template <BackwardConfig config, int ring_slots>
 class QueryRing {
 public:
@@ -54,8 +55,8 @@ public:
       : tiles_(tiles), values_(values), notes_(notes) {}
 
   /// By one thread.
-  __device__ __forceinline__ void init(int consumer_warps) const {
-    for (int slot = 0; slot < slots; ++slot) full(slot).init(1), empty(slot).init(consumer_warps);
+  __device__ __forceinline__ void init(int consumers) const {
+    for (int slot = 0; slot < slots; ++slot) full(slot).init(32), empty(slot).init(consumers);
   }
 
   __device__ __forceinline__ std::uint32_t tile(int slot) const { return tiles_ + slot * tile_bytes; }
@@ -99,11 +100,13 @@ public:
 
   /// By one thread.
   __device__ __forceinline__ void init() const {
-    queries().init(2 * warps);
-    grad_outs().init(2 * warps);
-    kv_full(0).init(1), kv_empty(0).init(2 * warps);
+    constexpr int threads = 2 * warps * 32;
+    queries().init(threads);
+    grad_outs().init(threads);
+    kv_full(0).init(1), kv_empty(0).init(threads);
     for (int slot = 0; slot < mail_slots; ++slot)
-      for (int warp = 0; warp < warps; ++warp) mail_full(slot, warp).init(1), mail_empty(slot, warp).init(1);
+      for (int warp = 0; warp < warps; ++warp)
+        mail_full(slot, warp).init(32), mail_empty(slot, warp).init(32);
     publish_mbarriers();
   }
 
@@ -132,14 +135,17 @@ public:
 
   /// Written before K and V of the tile are requested. K and V of the third tile after it are requested only when both
   /// warpgroups have stored its gradients, so four notes are enough.
-  __device__ __forceinline__ void note_key_tile(int slot, KeyTile const& at) const {
+  /// `partial` is the slot for the partial result of a piece of the column; -1: all of it.
+  __device__ __forceinline__ void note_key_tile(int slot, KeyTile const& at, int partial) const {
     store_shared(key_note(slot), at.batch);
     store_shared(key_note(slot) + 4, at.head);
     store_shared(key_note(slot) + 8, at.tile);
+    store_shared(key_note(slot) + 12, partial);
   }
   __device__ __forceinline__ KeyTile read_key_tile(int slot) const {
     return {load_shared(key_note(slot)), load_shared(key_note(slot) + 4), load_shared(key_note(slot) + 8)};
   }
+  __device__ __forceinline__ int read_partial(int slot) const { return load_shared(key_note(slot) + 12); }
 
 private:
   static constexpr int grad_outs_offset = Queries::slots * Queries::tile_bytes;
@@ -150,14 +156,14 @@ private:
       values_offset + (Queries::slots + GradOuts::slots) * Queries::values_bytes;
   static constexpr int barriers_offset = notes_offset + Queries::notes_bytes + GradOuts::notes_bytes;
   static constexpr int key_notes_offset = barriers_offset + (2 + 2 * mail_slots * warps) * 8;
-  static_assert(key_notes_offset + key_tiles * 12 <= config.smem_bytes());
+  static_assert(key_notes_offset + key_tiles * 16 <= config.smem_bytes());
   static_assert(notes_offset + config.barrier_bytes() == config.smem_bytes());
 
   __device__ __forceinline__ Mbarrier barrier(int index) const {
     return Mbarrier(base_ + barriers_offset + 8 * index);
   }
   __device__ __forceinline__ std::uint32_t key_note(int slot) const {
-    return base_ + key_notes_offset + 12 * slot;
+    return base_ + key_notes_offset + 16 * slot;
   }
 
   std::uint32_t base_;

@@ -5,10 +5,11 @@
 #include <cstdint>
 
 #include "sparge/collective/clear_rows.cuh"
-#include "sparge/collective/column_walk.cuh"
 #include "sparge/collective/dkdv_pipe_sm90.cuh"
+#include "sparge/collective/line_words.cuh"
 #include "sparge/collective/probability_grad.cuh"
 #include "sparge/collective/tile_order.cuh"
+#include "sparge/collective/work_queue.cuh"
 #include "sparge/device/tma_sm90.cuh"
 #include "sparge/device/warp.cuh"
 #include "sparge/plan/backward_params.hpp"
@@ -27,16 +28,11 @@ public:
   __device__ __forceinline__ DkdvProducerSm90(Params const& params, DkdvTensors const& tensors, Pipe pipe)
       : params_(params), tensors_(tensors), pipe_(pipe) {}
 
-  /// By one warp. `index` of `producers` over the whole grid. The index of a tile is asked for one tile ahead.
+  /// By one warp. `index` of `producers` over the whole grid.
   __device__ __forceinline__ void run(int index, int producers) {
-    auto tile = static_cast<std::uint32_t>(index);
-    while (tile < params_.all_tiles) {
-      std::uint32_t requested = 0;
-      if (lane_index() == 0) requested = producers + atomicAdd(params_.tile_counter, 1u);
-      TilePosition const at = head_major_tile(tile, params_.kv_tiles, params_.kv_heads);
-      hand_out(at);
-      tile = uniform(requested);
-    }
+    WorkQueue queue(params_.schedule, params_.all_tiles, params_.heads_per_kv_head * params_.q_blocks, index,
+                    producers);
+    for (WorkItem item = queue.next(); item.tile < params_.all_tiles; item = queue.next()) hand_out(item);
     note_end();
   }
 
@@ -49,37 +45,39 @@ private:
     return std::int64_t{at.batch} * params_.heads + at.head * params_.heads_per_kv_head;
   }
 
-  __device__ __forceinline__ GroupWalk walk_column(TilePosition const& at) const {
-    std::int64_t const head_words = std::int64_t{params_.q_blocks} * params_.row_words;
-    ColumnWords const words{params_.mask + first_head(at) * head_words + at.tile / 32, params_.row_words,
-                            at.tile % 32};
-    return {words, head_words, params_.heads_per_kv_head, params_.q_blocks, 1, params_.q_blocks};
+  /// Of the item's column over all heads of the group.
+  __device__ __forceinline__ ColumnWalk walk_column(TilePosition const& at, WorkItem const& item) const {
+    int const blocks = params_.heads_per_kv_head * params_.q_blocks;
+    ColumnWords const words = column_words_of(params_.mask, at.batch * params_.kv_heads + at.head, at.tile,
+                                              blocks, params_.row_words);
+    return {words, item.first, item.end, words.load(ColumnWalk::chunk_of(item.first), item.end)};
   }
 
   /// One call of next() alone: it is long, and all of it is compiled where it is called.
-  __device__ __forceinline__ void hand_out(TilePosition const& at) {
-    GroupWalk walk = walk_column(at);
-    TilePlace place{-1, 0};
+  __device__ __forceinline__ void hand_out(WorkItem const& item) {
+    TilePosition const at = head_major_tile(item.tile, params_.kv_tiles, params_.kv_heads);
+    ColumnWalk walk = walk_column(at, item);
+    int block = -1;
     while (true) {
-      TilePlace const next = walk.next();
-      if (place.exists())
-        request_queries(at, place, !next.exists());
-      else if (next.exists())
-        request_keys(at);
+      int const next = walk.next();
+      if (block >= 0)
+        request_queries(at, block, next < 0);
+      else if (next >= 0)
+        request_keys(at, item.slot);
       else
         write_empty(at);
-      if (!next.exists()) return;
-      place = next;
+      if (next < 0) return;
+      block = next;
     }
   }
 
-  __device__ __forceinline__ void request_keys(TilePosition const& at) {
+  __device__ __forceinline__ void request_keys(TilePosition const& at, int partial) {
     int const slot = kv_at_.slot();
     pipe_.kv_empty(slot).wait(kv_at_.parity() ^ 1);
     int const token = uniform(at.tile) * config.kv_tile, head = uniform(at.head), batch = uniform(at.batch);
     if (elect_lane()) {
       Mbarrier const full = pipe_.kv_full(slot);
-      pipe_.note_key_tile(key_at_.slot(), {at.batch, at.head, at.tile});
+      pipe_.note_key_tile(key_at_.slot(), {at.batch, at.head, at.tile}, partial);
       full.arrive_expecting(2 * Pipe::kv_bytes);
 #pragma unroll
       for (int panel = 0; panel < Pipe::panels; ++panel) {
@@ -97,7 +95,7 @@ private:
     int const slot = kv_at_.slot();
     pipe_.kv_empty(slot).wait(kv_at_.parity() ^ 1);
     if (!elect_lane()) return;
-    pipe_.note_key_tile(key_at_.slot(), {0, 0, -1});
+    pipe_.note_key_tile(key_at_.slot(), {0, 0, -1}, -1);
     pipe_.kv_full(slot).arrive();
   }
 
@@ -106,8 +104,9 @@ private:
     float4 lse, delta;
   };
 
-  __device__ __forceinline__ RowChunk load_rows(TilePosition const& at, TilePlace place) const {
-    std::int64_t const row = (first_head(at) + place.head) * params_.padded_rows + place.tile * config.q_tile;
+  /// Padded rows of a head are as many as its blocks have, so those of a group lie as its blocks are counted.
+  __device__ __forceinline__ RowChunk load_rows(TilePosition const& at, int block) const {
+    std::int64_t const row = first_head(at) * params_.padded_rows + std::int64_t{block} * config.q_tile;
     return {reinterpret_cast<float4 const*>(params_.row_lse + row)[lane_index()],
             reinterpret_cast<float4 const*>(params_.delta + row)[lane_index()]};
   }
@@ -118,16 +117,17 @@ private:
   }
 
   /// lse and delta are brought in the form in which consumers take them. Rows are loaded first: the ring is full most of the time, and then the wait for a slot hides their latency.
-  __device__ __forceinline__ void request_queries(TilePosition const& at, TilePlace place, bool is_last) {
-    RowChunk rows = load_rows(at, place);
+  __device__ __forceinline__ void request_queries(TilePosition const& at, int block, bool is_last) {
+    RowChunk rows = load_rows(at, block);
     float const largest =
         fmaxf(fmaxf(fabsf(rows.lse.x), fabsf(rows.lse.y)), fmaxf(fabsf(rows.lse.z), fabsf(rows.lse.w)));
     bool const is_exact = !__all_sync(all_lanes, largest <= steady_lse);
     if (!is_exact)
       rows.lse = of_each(rows.lse, [](float lse) { return hold<LseForm::steady, exponent>(lse); });
     rows.delta = of_each(rows.delta, [](float delta) { return delta * (1.f / (1 << exponent)); });
-    BoxOrigin const origin{0, uniform(place.tile) * config.q_tile,
-                           uniform(at.head * params_.heads_per_kv_head + place.head), uniform(at.batch)};
+    int const head = static_cast<unsigned>(block) / static_cast<unsigned>(params_.q_blocks);
+    BoxOrigin const origin{0, uniform(block - head * params_.q_blocks) * config.q_tile,
+                           uniform(at.head * params_.heads_per_kv_head + head), uniform(at.batch)};
     request_tile(pipe_.queries(), q_at_, tensors_.q, origin, rows.lse, {is_last, is_exact});
     request_tile(pipe_.grad_outs(), grad_out_at_, tensors_.grad_out, origin, rows.delta, {is_last, is_exact});
   }
@@ -139,15 +139,16 @@ private:
     int const slot = place.slot();
     ring.empty(slot).wait(place.parity() ^ 1);
     store_shared(ring.values(slot) + 16 * lane_index(), values);
-    __syncwarp();
+    Mbarrier const full = ring.full(slot);
     if (elect_lane()) {
-      Mbarrier const full = ring.full(slot);
       ring.note_step(slot, step);
       full.arrive_expecting(Ring::tile_bytes);
 #pragma unroll
       for (int panel = 0; panel < Ring::panels; ++panel)
         load_box(ring.tile(slot) + panel * Ring::panel_bytes, tensor,
                  {panel * 64, origin.token, origin.head, origin.batch}, full);
+    } else {
+      full.arrive();
     }
     __syncwarp();
     place.advance();

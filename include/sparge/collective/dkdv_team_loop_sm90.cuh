@@ -6,6 +6,7 @@
 
 #include "sparge/collective/dkdv_team_pipe_sm90.cuh"
 #include "sparge/collective/probability_grad.cuh"
+#include "sparge/collective/slot_rows.cuh"
 #include "sparge/collective/store_gradient_sm90.cuh"
 #include "sparge/device/element_mask.cuh"
 #include "sparge/device/fragment.cuh"
@@ -203,11 +204,21 @@ private:
     return !pipe_.read_key_tile(item % Pipe::key_tiles).is_end();
   }
 
-  /// Stores the gradients: staged where K and V were, whose last products are done in all warps then.
+  /// Stores the gradients: staged where K and V were, whose last products are done in all warps then; those of a piece from
+  /// registers.
   __device__ __forceinline__ void finish() {
     pin(grad_k_);
     pin(grad_v_);
     release_queries();
+    int const partial = pipe_.read_partial(item_ % Pipe::key_tiles);
+    if (partial >= 0)
+      store_piece(partial);
+    else
+      store_rows();
+    ++item_;
+  }
+
+  __device__ __forceinline__ void store_rows() const {
     asm volatile("bar.sync %0, 128;" ::"r"(1 + team_) : "memory");
     int const slot = item_ % 2;
     std::uint32_t const staged_k = staged(pipe_.k(slot)), staged_v = staged(pipe_.v(slot));
@@ -219,7 +230,13 @@ private:
     BoxOrigin const origin{0, at.tile * config.kv_tile + 16 * warp_, at.head, at.batch};
     store_gradient<head_dim>(grad_k_tensor_, origin, staged_k, Pipe::kv_panel_bytes);
     store_gradient<head_dim>(grad_v_tensor_, origin, staged_v, Pipe::kv_panel_bytes);
-    ++item_;
+  }
+
+  /// dK, then dV, before scaling, which those who add the pieces do.
+  __device__ __forceinline__ void store_piece(int slot) const {
+    int const row = slot * BackwardConfig::slot_rows + 16 * warp_;
+    store_slot_rows(grad_k_, params_.schedule.partials, row * head_dim);
+    store_slot_rows(grad_v_, params_.schedule.partials, (row + config.kv_tile) * head_dim);
   }
 
   __device__ __forceinline__ std::uint32_t staged(std::uint32_t tile) const {
@@ -229,16 +246,13 @@ private:
   /// The staged gradients of the tile before have been read.
   __device__ __forceinline__ void release_keys() {
     wait_for_stored_gradient();
-    if (lane_index() == 0) pipe_.kv_empty((item_ - 1) % 2).arrive();
+    pipe_.kv_empty((item_ - 1) % 2).arrive();
   }
 
   /// Q and dO of the latest gradients.
   __device__ __forceinline__ void release_queries() {
-    __syncwarp();  // all lanes have read lse and delta
-    if (lane_index() == 0) {
-      pipe_.queries().empty(used_at_.slot()).arrive();
-      pipe_.grad_outs().empty(used_at_.slot()).arrive();
-    }
+    pipe_.queries().empty(used_at_.slot()).arrive();
+    pipe_.grad_outs().empty(used_at_.slot()).arrive();
     used_at_.advance();
   }
 

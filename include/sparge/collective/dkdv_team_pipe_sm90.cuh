@@ -28,9 +28,10 @@ public:
 
   /// By one thread.
   __device__ __forceinline__ void init() const {
-    queries().init(warps);
-    grad_outs().init(warps);
-    for (int slot = 0; slot < kv_slots; ++slot) kv_full(slot).init(1), kv_empty(slot).init(warps);
+    constexpr int threads = warps * 32;
+    queries().init(threads);
+    grad_outs().init(threads);
+    for (int slot = 0; slot < kv_slots; ++slot) kv_full(slot).init(1), kv_empty(slot).init(threads);
     publish_mbarriers();
   }
 
@@ -51,14 +52,17 @@ public:
   __device__ __forceinline__ Mbarrier kv_empty(int slot) const { return barrier(kv_slots + slot); }
 
   /// Written before K and V of the tile are requested, which is when gradients of the second tile before it are stored.
-  __device__ __forceinline__ void note_key_tile(int slot, KeyTile const& at) const {
+  /// `partial` is the slot for the partial result of a piece of the column; -1: all of it.
+  __device__ __forceinline__ void note_key_tile(int slot, KeyTile const& at, int partial) const {
     store_shared(key_note(slot), at.batch);
     store_shared(key_note(slot) + 4, at.head);
     store_shared(key_note(slot) + 8, at.tile);
+    store_shared(key_note(slot) + 12, partial);
   }
   __device__ __forceinline__ KeyTile read_key_tile(int slot) const {
     return {load_shared(key_note(slot)), load_shared(key_note(slot) + 4), load_shared(key_note(slot) + 8)};
   }
+  __device__ __forceinline__ int read_partial(int slot) const { return load_shared(key_note(slot) + 12); }
 
 private:
   static constexpr int k_offset = 2 * Queries::slots * Queries::tile_bytes;
@@ -66,14 +70,14 @@ private:
   static constexpr int notes_offset = values_offset + 2 * Queries::slots * Queries::values_bytes;
   static constexpr int barriers_offset = notes_offset + 2 * Queries::notes_bytes;
   static constexpr int key_notes_offset = barriers_offset + 2 * kv_slots * 8;
-  static_assert(key_notes_offset + key_tiles * 12 <= bytes && bytes % 1024 == 0);
+  static_assert(key_notes_offset + key_tiles * 16 <= bytes && bytes % 1024 == 0);
   static_assert(notes_offset + config.barrier_bytes() == bytes);
 
   __device__ __forceinline__ Mbarrier barrier(int index) const {
     return Mbarrier(base_ + barriers_offset + 8 * index);
   }
   __device__ __forceinline__ std::uint32_t key_note(int slot) const {
-    return base_ + key_notes_offset + 12 * slot;
+    return base_ + key_notes_offset + 16 * slot;
   }
 
   std::uint32_t base_;

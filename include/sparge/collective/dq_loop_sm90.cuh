@@ -5,6 +5,7 @@
 
 #include "sparge/collective/dq_pipe_sm90.cuh"
 #include "sparge/collective/probability_grad.cuh"
+#include "sparge/collective/slot_rows.cuh"
 #include "sparge/collective/store_gradient_sm90.cuh"
 #include "sparge/device/element_mask.cuh"
 #include "sparge/device/fragment.cuh"
@@ -27,10 +28,8 @@ public:
       : params_(params),
         out_tensor_(out),
         pipe_(pipe),
-        warp_(4 * warpgroup + warp_index() % 4),
         queries_(pipe.q() + warpgroup * (64 * Pipe::panel_row_bytes), 0),
-        keys_(pipe.k(0), 0),
-        summed_keys_(pipe.k(0), Pipe::kv_panel_bytes) {}
+        keys_(pipe.k(0), 0) {}
 
   /// While the rows of a tile are stored, the first products of the next one run.
   __device__ __forceinline__ void run() {
@@ -93,7 +92,6 @@ private:
     int const slot = k_at_.slot();
     pipe_.k_full(slot).wait(k_at_.parity());
     step_ = pipe_.read_step(slot);
-    __syncwarp();  // all lanes have read it before one releases the slot
     issue_rows(logits_, queries_, keys_.advance(slot * Pipe::kv_bytes));
     k_at_.advance();
   }
@@ -121,7 +119,8 @@ private:
 
   /// dQ += dS K, or dQ = dS K for the first tile of a row.
   __device__ __forceinline__ void issue_grad(bool accumulates) {
-    PanelDescriptor const k = summed_keys_.advance(used_k_at_.slot() * Pipe::kv_bytes);
+    PanelDescriptor const k =
+        keys_.with_panels(Pipe::kv_panel_bytes).advance(used_k_at_.slot() * Pipe::kv_bytes);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < config.kv_tile / 16; ++i)
@@ -134,17 +133,17 @@ private:
     wgmma_wait<1>();
     pin(logits_);
     row_ended_ = step_.is_last;
-    if (row_ended_) arrive(pipe_.q_empty());
+    if (row_ended_) pipe_.q_empty().arrive();
     if (rows.is_exact)
       exponentiate<LseForm::exact>(rows);
     else
       exponentiate<LseForm::steady>(rows);
     wgmma_wait<0>();
     pin(grad_weights_);
-    arrive(pipe_.v_empty(v_at_.slot()));
+    pipe_.v_empty(v_at_.slot()).arrive();
     v_at_.advance();
     if (row_ended_) {
-      arrive(pipe_.grad_out_empty());
+      pipe_.grad_out_empty().arrive();
       grad_out_at_.advance();
     }
 #pragma unroll
@@ -188,7 +187,7 @@ private:
     Rows rows;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      int const row = 16 * warp_ + Grad::row(r);
+      int const row = 16 * warp() + Grad::row(r);
       lse.of[0][r] = __int_as_float(load_shared(pipe_.lse() + 4 * row));
       rows.delta[r] = __int_as_float(load_shared(pipe_.delta() + 4 * row));
       rows.keeps_none[r] = lse.of[0][r] == infinity();
@@ -196,11 +195,10 @@ private:
     rows.is_exact = !__all_sync(all_lanes, lse.allows_steady());
     if (!rows.is_exact) lse.hold_steady();
     rows.lse[0] = lse.of[0][0], rows.lse[1] = lse.of[0][1];
-    __syncwarp();  // all lanes have read them before one releases Q
     return rows;
   }
 
-  /// Stores dQ. Each warp stores its own 16 rows, from its own part of the staging tile.
+  /// Stores dQ. Each warp stores its own 16 rows, from its own part of the staging tile, or those of a piece from registers.
   __device__ __forceinline__ void finish(Rows const& rows) {
     pin(grad_);
     release_k();
@@ -208,36 +206,52 @@ private:
 #pragma unroll
     for (int r = 0; r < 2; ++r)
       if (rows.keeps_none[r]) grad_.clear_row(r);
+    int const slot = pipe_.read_partial(tile_ % Pipe::tiles);
+    if (slot >= 0)
+      store_piece(slot);
+    else
+      store_rows();
+    ++tile_;
+  }
+
+  __device__ __forceinline__ void store_rows() const {
     stage_gradient<T>(grad_, params_.scale, staged(), Pipe::q_panel_bytes);
     fence_shared_for_copies();
     __syncwarp();
     DqTile const at = pipe_.read_tile(tile_ % Pipe::tiles);
-    store_gradient<config.head_dim>(out_tensor_, {0, at.tile * config.q_tile + 16 * warp_, at.head, at.batch},
-                                    staged(), Pipe::q_panel_bytes);
-    ++tile_;
+    store_gradient<config.head_dim>(out_tensor_,
+                                    {0, at.tile * config.q_tile + 16 * warp(), at.head, at.batch}, staged(),
+                                    Pipe::q_panel_bytes);
+  }
+
+  /// Before scaling, which those who add the pieces do.
+  __device__ __forceinline__ void store_piece(int slot) const {
+    store_slot_rows(grad_, params_.schedule.partials,
+                    (slot * BackwardConfig::slot_rows + 16 * warp()) * config.head_dim);
+  }
+
+  /// Of the tile's consumers; those of the loading warpgroup come before.
+  static __device__ __forceinline__ int warp() {
+    int thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    return thread / 32 - 4;
   }
 
   __device__ __forceinline__ std::uint32_t staged() const {
-    return pipe_.staged() + warp_ * (16 * Pipe::panel_row_bytes);
+    return pipe_.staged() + warp() * (16 * Pipe::panel_row_bytes);
   }
 
   // ---- Hand-over -------------------------------------------------------------------------------------------------------
 
-  /// Every warp arrives for itself: its products may be done before those of the other three.
-  static __device__ __forceinline__ void arrive(Mbarrier barrier) {
-    if (lane_index() == 0) barrier.arrive();
-  }
-
   __device__ __forceinline__ void release_k() {
-    arrive(pipe_.k_empty(used_k_at_.slot()));
+    pipe_.k_empty(used_k_at_.slot()).arrive();
     used_k_at_.advance();
   }
 
   Params const& params_;
   CUtensorMap const& out_tensor_;
   Pipe pipe_;
-  int warp_;                                        ///< of the tile's consumers
-  PanelDescriptor queries_, keys_, summed_keys_;    ///< this warpgroup's Q, the rings of K for S and for dQ
+  PanelDescriptor queries_, keys_;                  ///< this warpgroup's Q, the ring of K
   int tile_ = 0;                                    ///< how many tiles of rows came before the one in work
   DqStep step_;                                     ///< of the logits that were issued last
   bool row_ended_;                                  ///< dS is that of the row's last tile of keys

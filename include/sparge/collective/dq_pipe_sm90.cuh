@@ -24,12 +24,12 @@ struct DqStep {
 
 /// A tile of Q and one of dO, a staging tile for dQ, rings of `stages` tiles of K and of V; lse and delta of the rows; then
 /// barriers and notes. Tiles are in panels of 64 channels (PanelDescriptor). A slot is full when its bytes have come and the
-/// producer has arrived, empty when all consumer warps have arrived.
+/// producer has arrived, for Q with each lane, which brings lse and delta; empty when all consumer threads have arrived.
 template <BackwardConfig config>
 class DqPipe {
 public:
   static constexpr int stages = config.stages;
-  static constexpr int consumer_warps = config.q_tile / 16;
+  static constexpr int consumer_threads = 2 * config.q_tile;
   static constexpr int panels = config.head_dim / 64, panel_row_bytes = 128;
   static constexpr int q_panel_bytes = config.q_tile * panel_row_bytes;
   static constexpr int kv_panel_bytes = config.kv_tile * panel_row_bytes;
@@ -42,11 +42,11 @@ public:
 
   /// By one thread.
   __device__ __forceinline__ void init() const {
-    q_full().init(1), q_empty().init(consumer_warps);
-    grad_out_full().init(1), grad_out_empty().init(consumer_warps);
+    q_full().init(32), q_empty().init(consumer_threads);
+    grad_out_full().init(1), grad_out_empty().init(consumer_threads);
     for (int slot = 0; slot < stages; ++slot) {
-      k_full(slot).init(1), k_empty(slot).init(consumer_warps);
-      v_full(slot).init(1), v_empty(slot).init(consumer_warps);
+      k_full(slot).init(1), k_empty(slot).init(consumer_threads);
+      v_full(slot).init(1), v_empty(slot).init(consumer_threads);
     }
     publish_mbarriers();
   }
@@ -71,14 +71,17 @@ public:
 
   /// Written before Q of the tile is requested. Q of the second tile after it is requested only when all warps have stored its
   /// rows, so four notes are enough.
-  __device__ __forceinline__ void note_tile(int slot, DqTile const& at) const {
+  /// `partial` is the slot for the partial result of a piece of the rows; -1: all of it.
+  __device__ __forceinline__ void note_tile(int slot, DqTile const& at, int partial) const {
     store_shared(tile_note(slot), at.batch);
     store_shared(tile_note(slot) + 4, at.head);
     store_shared(tile_note(slot) + 8, at.tile);
+    store_shared(tile_note(slot) + 12, partial);
   }
   __device__ __forceinline__ DqTile read_tile(int slot) const {
     return {load_shared(tile_note(slot)), load_shared(tile_note(slot) + 4), load_shared(tile_note(slot) + 8)};
   }
+  __device__ __forceinline__ int read_partial(int slot) const { return load_shared(tile_note(slot) + 12); }
 
   /// The step whose K is in the slot.
   __device__ __forceinline__ void note_step(int slot, DqStep const& step) const {
@@ -95,14 +98,14 @@ private:
   static constexpr int barriers_offset = values_offset + 2 * values_bytes;
   static constexpr int steps_offset = barriers_offset + (4 + 4 * stages) * 8;
   static constexpr int tiles_offset = steps_offset + stages * 4;
-  static_assert(tiles_offset + tiles * 12 <= config.smem_bytes());
+  static_assert(tiles_offset + tiles * 16 <= config.smem_bytes());
   static_assert(barriers_offset + config.barrier_bytes() == config.smem_bytes());
 
   __device__ __forceinline__ Mbarrier barrier(int index) const {
     return Mbarrier(base_ + barriers_offset + 8 * index);
   }
   __device__ __forceinline__ std::uint32_t tile_note(int slot) const {
-    return base_ + tiles_offset + 12 * slot;
+    return base_ + tiles_offset + 16 * slot;
   }
   __device__ __forceinline__ std::uint32_t step_note(int slot) const {
     return base_ + steps_offset + 4 * slot;

@@ -32,11 +32,12 @@ public:
   __device__ __forceinline__ void run(int index, int producers) {
     TileQueue<Params> queue(params_, index, producers);
     while (!queue.is_empty()) {
-      TilePosition const at = queue.position();
+      TilePosition const at = head_major_tile(queue.item().tile, params_.q_tiles, params_.heads);
+      int const partial = queue.item().slot;
       RowWalk walk = queue.take();
       int const block = walk.next();
       if (block >= 0)
-        hand_out(at, walk, block);
+        hand_out(at, partial, walk, block);
       else
         write_empty(at);
     }
@@ -50,8 +51,8 @@ private:
   static_assert(config.q_tile == 128, "a tile is a mask block");
 
   /// The rows' dO is asked for after their first keys: it is needed later, and its slot is free later.
-  __device__ __forceinline__ void hand_out(TilePosition const& at, RowWalk& walk, int block) {
-    request_q(at);
+  __device__ __forceinline__ void hand_out(TilePosition const& at, int partial, RowWalk& walk, int block) {
+    request_q(at, partial);
     BoxOrigin const keys{0, 0, at.head / params_.heads_per_kv_head, at.batch};
     bool is_first = true;
     while (block >= 0) {
@@ -71,7 +72,7 @@ private:
     }
   }
 
-  __device__ __forceinline__ void request_q(TilePosition const& at) {
+  __device__ __forceinline__ void request_q(TilePosition const& at, int partial) {
     std::int64_t const row =
         (std::int64_t{at.batch} * params_.heads + at.head) * params_.padded_rows + at.tile * config.q_tile;
     float4 const lse = reinterpret_cast<float4 const*>(params_.row_lse + row)[lane_index()];
@@ -79,28 +80,30 @@ private:
     pipe_.q_empty().wait(q_at_.parity() ^ 1);
     store_shared(pipe_.lse() + 16 * lane_index(), lse);
     store_shared(pipe_.delta() + 16 * lane_index(), delta);
-    __syncwarp();
-    load_rows(pipe_.q(), tensors_.q, at, pipe_.q_full(), [&] {
-      pipe_.note_tile(tile_ % Pipe::tiles, {at.batch, at.head, at.tile});
-    });
+    Mbarrier const full = pipe_.q_full();
+    if (elect_lane()) {
+      pipe_.note_tile(tile_ % Pipe::tiles, {at.batch, at.head, at.tile}, partial);
+      full.arrive_expecting(Pipe::q_bytes);
+    } else {
+      full.arrive();  // every lane for the values that it brought
+    }
+    load_rows(pipe_.q(), tensors_.q, at, full);
     q_at_.advance();
     ++tile_;
   }
 
   __device__ __forceinline__ void request_grad_out(TilePosition const& at) {
     pipe_.grad_out_empty().wait(grad_out_at_.parity() ^ 1);
-    load_rows(pipe_.grad_out(), tensors_.grad_out, at, pipe_.grad_out_full(), [] {});
+    Mbarrier const full = pipe_.grad_out_full();
+    if (elect_lane()) full.arrive_expecting(Pipe::q_bytes);
+    load_rows(pipe_.grad_out(), tensors_.grad_out, at, full);
     grad_out_at_.advance();
   }
 
-  /// `note` is called by the lane that asks, before it does.
-  template <class Note>
   static __device__ __forceinline__ void load_rows(std::uint32_t tile, CUtensorMap const& tensor,
-                                                   TilePosition const& at, Mbarrier full, Note note) {
+                                                   TilePosition const& at, Mbarrier full) {
     int const token = uniform(at.tile) * config.q_tile, head = uniform(at.head), batch = uniform(at.batch);
     if (elect_lane()) {
-      note();
-      full.arrive_expecting(Pipe::q_bytes);
 #pragma unroll
       for (int panel = 0; panel < Pipe::panels; ++panel)
         load_box(tile + panel * Pipe::q_panel_bytes, tensor, {panel * 64, token, head, batch}, full);
@@ -130,6 +133,7 @@ private:
     v_at_.advance();
   }
 
+  /// `note` is called by the lane that asks, before it does.
   template <class Note>
   static __device__ __forceinline__ void load_blocks(std::uint32_t tile, CUtensorMap const& tensor,
                                                      int const (&blocks)[tile_blocks], BoxOrigin at,
@@ -153,8 +157,7 @@ private:
 
   __device__ __forceinline__ void note_end() {
     pipe_.q_empty().wait(q_at_.parity() ^ 1);
-    if (!elect_lane()) return;
-    pipe_.note_tile(tile_ % Pipe::tiles, {0, 0, -1});
+    if (elect_lane()) pipe_.note_tile(tile_ % Pipe::tiles, {0, 0, -1}, -1);
     pipe_.q_full().arrive();
   }
 

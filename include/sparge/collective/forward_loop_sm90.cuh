@@ -162,7 +162,6 @@ private:
     int const slot = k_at_.slot();
     pipe_.kv_full(slot).wait(k_at_.parity());
     step_ = pipe_.read_step(slot);
-    __syncwarp();  // all lanes have read it before one returns the slot
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < config.head_dim / 16; ++i) {
@@ -192,7 +191,7 @@ private:
 
   /// The logits have arrived: K is no longer needed, nor Q after the row's last tile.
   __device__ __forceinline__ void take_logits() {
-    arrive(pipe_.kv_empty(k_at_.slot()));
+    pipe_.kv_empty(k_at_.slot()).arrive();
     k_at_.advance();
     row_ended_ = step_.is_last;
     if (row_ended_) q_at_.advance();
@@ -230,13 +229,8 @@ private:
 
   // ---- Hand-over -------------------------------------------------------------------------------------------------------
 
-  /// Every warp arrives for itself: its products may be done before those of the other three.
-  static __device__ __forceinline__ void arrive(Mbarrier barrier) {
-    if (lane_index() == 0) barrier.arrive();
-  }
-
   __device__ __forceinline__ void release_v() {
-    arrive(pipe_.kv_empty(v_at_.slot()));
+    pipe_.kv_empty(v_at_.slot()).arrive();
     v_at_.advance();
   }
 
@@ -250,10 +244,8 @@ private:
   /// that the producer sends only after it has this slot.
   __device__ __forceinline__ void return_q() {
     if (taken_q_ < 0) return;
-    if (elect_lane()) {
-      wait_for_store_reads();
-      pipe_.q_empty(taken_q_).arrive();
-    }
+    if (elect_lane()) wait_for_store_reads();
+    pipe_.q_empty(taken_q_).arrive();
     taken_q_ = -1;
   }
 
@@ -262,9 +254,8 @@ private:
     int const slot = q_at_.slot();
     pipe_.q_full(slot).wait(q_at_.parity());
     ForwardWork const work = pipe_.read_work(slot);
-    __syncwarp();  // all lanes have read it before one returns the slot
     if (!work.is_tile()) {
-      arrive(pipe_.q_empty(slot));
+      pipe_.q_empty(slot).arrive();
       q_at_.advance();
       prepare_descriptors();
     }

@@ -13,6 +13,7 @@ namespace sparge {
 /// A tile of query rows that the consumers owe a verdict.
 struct ForwardTile {
   int batch, head, tile;
+  int slot;  ///< for the partial result of a piece of the rows; -1: all of it
 };
 
 /// What comes next: a tile, or the reason why there is none.
@@ -48,14 +49,14 @@ struct ForwardStep {
 
 /// Two query tiles in turn, where O is staged when a tile's Q is no longer needed, and one ring of `stages` tiles that K and V take
 /// in turn; then barriers and notes. Tiles are in panels of 64 channels (PanelDescriptor). A ring slot is full when its bytes
-/// have come and empty when all consumer warps have arrived. Notes are written before the producer arrives at the barrier that
+/// have come and empty when all consumer threads have arrived. Notes are written before the producer arrives at the barrier that
 /// fills the slot.
 template <ForwardConfig config>
 class ForwardPipe {
 public:
   static constexpr int head_dim = config.head_dim, q_tile = config.q_tile, kv_tile = config.kv_tile;
   static constexpr int stages = config.stages, q_slots = 2, verdicts = 4;
-  static constexpr int consumer_warps = q_tile / 16;
+  static constexpr int consumer_threads = 2 * q_tile;
   static constexpr int panels = head_dim / 64, panel_row_bytes = 128;
   static constexpr int q_panel_bytes = q_tile * panel_row_bytes, kv_panel_bytes = kv_tile * panel_row_bytes;
   static constexpr int q_bytes = panels * q_panel_bytes, kv_bytes = panels * kv_panel_bytes;
@@ -69,9 +70,9 @@ public:
 
   /// By one thread.
   __device__ __forceinline__ void init() const {
-    for (int slot = 0; slot < q_slots; ++slot) q_full(slot).init(1), q_empty(slot).init(consumer_warps);
-    for (int slot = 0; slot < stages; ++slot) kv_full(slot).init(1), kv_empty(slot).init(consumer_warps);
-    for (int slot = 0; slot < verdicts; ++slot) judged(slot).init(consumer_warps), clear_redo(slot);
+    for (int slot = 0; slot < q_slots; ++slot) q_full(slot).init(1), q_empty(slot).init(consumer_threads);
+    for (int slot = 0; slot < stages; ++slot) kv_full(slot).init(1), kv_empty(slot).init(consumer_threads);
+    for (int slot = 0; slot < verdicts; ++slot) judged(slot).init(consumer_threads), clear_redo(slot);
     publish_mbarriers();
   }
 
@@ -106,9 +107,11 @@ public:
     store_shared(tile_note(slot), at.batch);
     store_shared(tile_note(slot) + 4, at.head);
     store_shared(tile_note(slot) + 8, at.tile);
+    store_shared(tile_note(slot) + 12, at.slot);
   }
   __device__ __forceinline__ ForwardTile read_tile(int slot) const {
-    return {load_shared(tile_note(slot)), load_shared(tile_note(slot) + 4), load_shared(tile_note(slot) + 8)};
+    return {load_shared(tile_note(slot)), load_shared(tile_note(slot) + 4), load_shared(tile_note(slot) + 8),
+            load_shared(tile_note(slot) + 12)};
   }
 
   /// Verdicts: bit w of `redo`: warp w asks for the tile once more.
@@ -125,7 +128,7 @@ private:
   static constexpr int work_offset = barrier_offset + barriers * 8;
   static constexpr int step_offset = work_offset + q_slots * 4;
   static constexpr int tile_offset = step_offset + stages * 4;
-  static constexpr int redo_offset = tile_offset + verdicts * 12;
+  static constexpr int redo_offset = tile_offset + verdicts * 16;
   static_assert(redo_offset + verdicts * 4 <= barrier_offset + ForwardConfig::barrier_bytes);
 
   __device__ __forceinline__ Mbarrier barrier(int index) const {
@@ -135,7 +138,7 @@ private:
     return barrier(2 * q_slots + verdicts + kind * stages + slot);
   }
   __device__ __forceinline__ std::uint32_t tile_note(int slot) const {
-    return base_ + tile_offset + 12 * slot;
+    return base_ + tile_offset + 16 * slot;
   }
   __device__ __forceinline__ std::uint32_t redo_note(int slot) const {
     return base_ + redo_offset + 4 * slot;

@@ -6,6 +6,7 @@
 #include "sparge/collective/clear_rows.cuh"
 #include "sparge/collective/forward_pipe_sm90.cuh"
 #include "sparge/collective/row_walk.cuh"
+#include "sparge/collective/tile_order.cuh"
 #include "sparge/collective/tile_queue.cuh"
 #include "sparge/device/math.cuh"
 #include "sparge/device/tma_sm90.cuh"
@@ -61,7 +62,7 @@ private:
 
   /// A tile, and what is left of its mask row.
   struct Item {
-    ForwardTile at{0, 0, 0};
+    ForwardTile at{0, 0, 0, -1};
     RowWalk walk{{nullptr}, 0, 0u};
     int block = -1;  ///< the next; -1 after the last
   };
@@ -78,21 +79,29 @@ private:
         if (unjudged_ == 1) note(ForwardWork::pause());
         redo = read_verdict(item.at);
         if (redo == 0) continue;
-        item.walk = RowWalk({row_of(params_, item.at.batch, item.at.head, item.at.tile)}, params_.kv_blocks);
+        WorkItem const again = item_of(item.at);
+        item.walk = walk_item(params_, again, first_word(params_, again));
         item.block = item.walk.next();
       } else {
-        TilePosition const at = queue.position();
+        TilePosition const at = head_major_tile(queue.item().tile, params_.q_tiles, params_.heads);
+        item.at = {at.batch, at.head, at.tile, queue.item().slot};
         item.walk = queue.take();
         item.block = item.walk.next();
         if (item.block < 0) {
           write_empty(at);
           continue;
         }
-        item.at = {at.batch, at.head, at.tile};
       }
       request_q(item.at, redo);
       return true;
     }
+  }
+
+  /// What was handed out as `at`.
+  __device__ __forceinline__ WorkItem item_of(ForwardTile const& at) const {
+    if (at.slot >= 0) return params_.schedule.items[at.slot];
+    std::uint32_t const head = at.batch * params_.heads + at.head;
+    return {head * params_.q_tiles + at.tile, 0, params_.kv_blocks, -1};
   }
 
   /// Waits until the consumers are done with the tile that was handed out longest ago. Returns the warps that ask for it

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "sparge/collective/forward_pipe_sm90.cuh"
+#include "sparge/collective/slot_rows.cuh"
 #include "sparge/device/fragment.cuh"
 #include "sparge/device/guarded_softmax.cuh"
 #include "sparge/device/online_softmax.cuh"
@@ -31,16 +32,19 @@ public:
 
   /// Stores the rows, or asks for them once more: where the softmax did not hold, or O is not finite. The latter may be the
   /// fault of a weight above 1 times a V near the end of f32's range.
-  __device__ __forceinline__ void store_guarded(ForwardWork work, Out const& out,
-                                                GuardedSoftmax const& softmax) {
+  __device__ __forceinline__ void store_guarded(ForwardWork work, Out& out, GuardedSoftmax const& softmax) {
     float const sum[2] = {softmax.row_sum(0), softmax.row_sum(1)};
     float const factor[2] = {reciprocal_fast(sum[0]), reciprocal_fast(sum[1])};
-    bool const is_finite = stage(work.q_slot(), out, factor);
+    ForwardTile const at = pipe_.read_tile(work.verdict_slot());
+    bool const is_piece = at.slot >= 0;
+    bool const is_finite = is_piece ? store_piece(at.slot, out, factor) : stage(work.q_slot(), out, factor);
     bool const again = !is_finite || softmax.needs_exact(0, sum[0]) || softmax.needs_exact(1, sum[1]);
     if (__any_sync(all_lanes, again)) {
       if (lane_index() == 0) pipe_.ask_redo(work.verdict_slot(), warp_);
+    } else if (is_piece) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) store_weight(at.slot, r, {softmax.reference(r), log2f(sum[r])});
     } else {
-      ForwardTile const at = pipe_.read_tile(work.verdict_slot());
       store_staged(work.q_slot(), at);
       if (params_.lse)
 #pragma unroll
@@ -59,21 +63,28 @@ public:
         float const sum = softmax.row_sum(0, r);
         if (sum == 0) out.clear_row(r);
         factor[r] = sum == 0 ? 0 : 1 / sum;
-        if (params_.lse) store_lse(at, r, softmax.log_sum_exp(0, r, params_.scale_log2, sum));
+        if (at.slot >= 0)
+          store_weight(at.slot, r, exact_weight(softmax.maximum(0, r), sum));
+        else if (params_.lse)
+          store_lse(at, r, softmax.log_sum_exp(0, r, params_.scale_log2, sum));
       }
-      stage(work.q_slot(), out, factor);
-      store_staged(work.q_slot(), at);
+      if (at.slot >= 0) {
+        store_piece(at.slot, out, factor);
+      } else {
+        stage(work.q_slot(), out, factor);
+        store_staged(work.q_slot(), at);
+      }
     }
     judge(work);
   }
 
 private:
   static constexpr int warp_bytes = 16 * Pipe::panel_row_bytes;
+  static constexpr int slot_floats = ForwardConfig::slot_floats(config.q_tile, config.head_dim);
 
   /// The last use of the tile's note.
   __device__ __forceinline__ void judge(ForwardWork work) const {
-    __syncwarp();
-    if (lane_index() == 0) pipe_.judged(work.verdict_slot()).arrive();
+    pipe_.judged(work.verdict_slot()).arrive();
   }
 
   __device__ __forceinline__ std::uint32_t staged(int q_slot) const {
@@ -82,7 +93,7 @@ private:
 
   /// Rows times their factors, rounded, to where the tile's Q was. Returns whether all of this lane's are finite.
   __device__ __forceinline__ bool stage(int q_slot, Out const& out, float const (&factor)[2]) const {
-    int const row = lane_index() % 16, half = lane_index() / 16;
+    int const lane = reread_lane_index(), row = lane % 16, half = lane / 16;
     std::uint32_t probe[4] = {};  // pairs of T that become NaN, more than one so that none is waited for
 #pragma unroll
     for (int i = 0; i < config.head_dim / 16; ++i) {
@@ -111,6 +122,36 @@ private:
       commit_stores();
     }
     __syncwarp();
+  }
+
+  // ---- Pieces of rows ----------------------------------------------------------------------------------------------------
+
+  /// Rows times their factors to the slot, rows past the last one included. Returns whether all of this lane's are finite.
+  __device__ __forceinline__ bool store_piece(int slot, Out& out, float const (&factor)[2]) const {
+    float probe[2] = {0, 0};
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      out.scale_row(r, factor[r]);
+#pragma unroll
+      for (int group = 0; group < Out::groups; ++group)
+#pragma unroll
+        for (int c = 0; c < 2; ++c) probe[c] = fmaf(out.at(r, group, c), 0, probe[c]);
+    }
+    store_slot_rows(out, params_.schedule.partials, slot * slot_floats + 16 * warp_ * config.head_dim);
+    return probe[0] + probe[1] == 0;
+  }
+
+  __device__ __forceinline__ void store_weight(int slot, int r, RowWeight weight) const {
+    float* const weights =
+        params_.schedule.partials + std::int64_t{slot} * slot_floats + config.q_tile * config.head_dim;
+    if (lane_index() % 4 == 0) reinterpret_cast<RowWeight*>(weights)[16 * warp_ + Out::row(r)] = weight;
+  }
+
+  /// The rounding of a huge reference is in `rest`, so that it cancels between pieces as it does within one.
+  __device__ __forceinline__ RowWeight exact_weight(float maximum, float sum) const {
+    if (sum == 0) return {0, -infinity()};
+    float const reference = __fmul_rn(maximum, params_.scale_log2);
+    return {reference, fmaf(maximum, params_.scale_log2, -reference) + log2f(sum)};
   }
 
   __device__ __forceinline__ void store_lse(ForwardTile const& at, int r, float lse) const {

@@ -23,6 +23,17 @@ public:
     start_chunk();
   }
 
+  /// Blocks first .. blocks - 1, with this lane's word of the chunk that block `first` is in.
+  __device__ __forceinline__ BlockWalk(Words words, int first, int blocks, std::uint32_t word)
+      : words_(words), blocks_(blocks), first_block_(chunk_of(first)), word_(word) {
+    int const left_out = first - first_block_ - 32 * lane_index();
+    if (left_out > 0) word_ &= left_out < 32 ? ~0u << left_out : 0;
+    start_chunk();
+  }
+
+  /// The first block of the chunk that a block is in.
+  static __device__ __forceinline__ int chunk_of(int block) { return block & -blocks_a_chunk; }
+
   /// The next kept block, or -1.
   __device__ __forceinline__ int next() {
     while (live_lanes_ == 0) {

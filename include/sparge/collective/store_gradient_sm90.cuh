@@ -7,6 +7,7 @@
 #include "sparge/device/fragment.cuh"
 #include "sparge/device/swizzle.cuh"
 #include "sparge/device/tma_sm90.cuh"
+#include "sparge/device/warp.cuh"
 
 namespace sparge {
 
@@ -14,7 +15,7 @@ namespace sparge {
 template <class T, int head_dim>
 __device__ __forceinline__ void stage_gradient(Fragment<head_dim> const& grad, float factor,
                                                std::uint32_t staged, int panel_bytes) {
-  int const row = lane_index() % 16, half = lane_index() / 16;
+  int const lane = reread_lane_index(), row = lane % 16, half = lane / 16;
 #pragma unroll
   for (int i = 0; i < head_dim / 16; ++i) {
     std::uint32_t values[4];

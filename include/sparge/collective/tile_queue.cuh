@@ -3,61 +3,52 @@
 
 #include <cstdint>
 
+#include "sparge/collective/line_words.cuh"
 #include "sparge/collective/row_walk.cuh"
-#include "sparge/collective/tile_order.cuh"
-#include "sparge/device/warp.cuh"
+#include "sparge/collective/work_queue.cuh"
 
 namespace sparge {
 
-/// The mask row of a query tile, where a tile is a mask block.
+/// The walk of an item's mask row, where a tile is a mask block.
 template <class Params>
-__device__ __forceinline__ std::uint32_t const* row_of(Params const& params, int batch, int head, int tile) {
-  std::int64_t const row = (std::int64_t{batch} * params.heads + head) * params.q_blocks + tile;
-  return params.mask + row * params.row_words;
+__device__ __forceinline__ RowWalk walk_item(Params const& params, WorkItem const& item, std::uint32_t word) {
+  return {row_words_of(params.mask, item.tile, params.row_words), item.first, item.end, word};
 }
 
-/// Tiles in head-major order, each to the first producer that asks. The index of a tile is asked for two tiles ahead and its
-/// first mask words one tile ahead, so that neither is waited for.
+/// This lane's word of the walk's first chunk.
+template <class Params>
+__device__ __forceinline__ std::uint32_t first_word(Params const& params, WorkItem const& item) {
+  return row_words_of(params.mask, item.tile, params.row_words).load(RowWalk::chunk_of(item.first), item.end);
+}
+
+/// The place of an item is asked for two items ahead and its first mask words one item ahead, so that neither is waited for.
 template <class Params>
 class TileQueue {
 public:
   __device__ __forceinline__ TileQueue(Params const& params, int first, int producers)
-      : params_(params), producers_(producers), index_(first) {
-    request();
-    prefetch_row();
+      : params_(params), queue_(params.schedule, params.all_tiles, params.kv_blocks, first, producers) {
+    move_on();
   }
 
-  __device__ __forceinline__ bool is_empty() const {
-    return index_ >= static_cast<std::uint32_t>(params_.all_tiles);
-  }
-  __device__ __forceinline__ TilePosition position() const { return at_; }
+  __device__ __forceinline__ bool is_empty() const { return item_.tile >= params_.all_tiles; }
+  __device__ __forceinline__ WorkItem const& item() const { return item_; }
 
-  /// The mask row of position(), after which the queue moves on.
+  /// The mask row of item(), after which the queue moves on.
   __device__ __forceinline__ RowWalk take() {
-    RowWalk const walk({row_}, params_.kv_blocks, word_);
-    index_ = __shfl_sync(all_lanes, requested_, 0);
-    request();
-    prefetch_row();
+    RowWalk const walk = walk_item(params_, item_, word_);
+    move_on();
     return walk;
   }
 
 private:
-  __device__ __forceinline__ void request() {
-    if (lane_index() == 0) requested_ = producers_ + atomicAdd(params_.tile_counter, 1u);
-  }
-
-  __device__ __forceinline__ void prefetch_row() {
-    if (is_empty()) return;
-    at_ = head_major_tile(index_, params_.q_tiles, params_.heads);
-    row_ = row_of(params_, at_.batch, at_.head, at_.tile);
-    word_ = RowWords{row_}.load(0, params_.kv_blocks);
+  __device__ __forceinline__ void move_on() {
+    item_ = queue_.next();
+    if (!is_empty()) word_ = first_word(params_, item_);
   }
 
   Params const& params_;
-  std::uint32_t producers_, index_;
-  std::uint32_t requested_ = 0;  ///< in lane 0
-  TilePosition at_{0, 0, 0};
-  std::uint32_t const* row_ = nullptr;
+  WorkQueue queue_;
+  WorkItem item_;
   std::uint32_t word_ = 0;
 };
 

@@ -80,6 +80,9 @@ public:
     return (reference_[r] + log2f(row_sum)) * ln_2;
   }
 
+  /// log2 of what the weights of row r are multiples of.
+  __device__ __forceinline__ float reference(int r) const { return reference_[r]; }
+
 private:
   static constexpr float largest_sum = 16384;  ///< of a lane's weights in one row of one tile
   static constexpr int chunk_groups = 4;

@@ -74,6 +74,9 @@ public:
     return row_sum == 0 ? -infinity() : (__fmul_rn(maximum_[f][r], scale_log2) + log2f(row_sum)) * ln_2;
   }
 
+  /// The largest logit so far, before scaling.
+  __device__ __forceinline__ float maximum(int f, int r) const { return maximum_[f][r]; }
+
 private:
   /// Returns this lane's share of the row sum.
   template <SoftmaxReference how, int columns>

@@ -29,6 +29,14 @@ __device__ __forceinline__ int count_lower_lanes(unsigned ballot) {
   return __popc(ballot & ((1u << lane_index()) - 1));
 }
 
+/// lane_index(), read anew. The compiler knows that lane_index() stays the same, and keeps addresses that follow from it in registers
+/// all the while, where there may be none left.
+__device__ __forceinline__ int reread_lane_index() {
+  int lane;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
+}
+
 /// Index of this warp in a one-dimensional grid.
 __device__ __forceinline__ std::int64_t grid_warp(int warps_per_block) {
   return std::int64_t{blockIdx.x} * warps_per_block + warp_index();

@@ -34,6 +34,13 @@ public:
     return moved;
   }
 
+  /// Of the same panel, made with 0 panel bytes, for products that sum over its rows.
+  __device__ __forceinline__ PanelDescriptor with_panels(std::uint32_t panel_bytes) const {
+    PanelDescriptor summed = *this;
+    summed.low_ += (panel_bytes >> 4) << 16;
+    return summed;
+  }
+
   __device__ __forceinline__ std::uint64_t bits() const {
     constexpr std::uint64_t swizzle_128 = 1u << 30, atom_bytes = 1024;
     return (swizzle_128 | atom_bytes >> 4) << 32 | low_;

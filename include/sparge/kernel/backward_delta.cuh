@@ -1,6 +1,5 @@
 #pragma once
-/// What both backward passes need of every query row: delta = rowsum(dO * O) - dLSE, and lse ready for use. And counters of
-/// tiles at 0, so that no pass needs another launch for its own.
+/// What both backward passes need of every query row: delta = rowsum(dO * O) - dLSE, and lse ready for use.
 
 #include <cstdint>
 
@@ -20,9 +19,6 @@ public:
   static constexpr int threads = 128, ctas_per_sm = 4;
 
   static __device__ __forceinline__ void run(Params const& params, unsigned char*) {
-    if (blockIdx.x == 0 && threadIdx.x < BackwardScratch::passes && params.tile_counters != nullptr)
-      params.tile_counters[threadIdx.x] = 0;
-    if (params.padded_rows == 0) return;
     int const blocks_a_head = params.padded_rows / delta_rows;
     std::int64_t const head = blockIdx.x / blocks_a_head;
     int const first = static_cast<int>(blockIdx.x % blocks_a_head) * delta_rows;
@@ -84,9 +80,7 @@ private:
 
 template <class T>
 cudaError_t launch_backward_delta(BackwardDeltaParams<T> const& params, cudaStream_t stream) noexcept {
-  std::int64_t const row_blocks = params.all_heads * (params.padded_rows / delta_rows);
-  // Without queries there is a counter to clear all the same, for the gradients of keys.
-  std::int64_t const blocks = row_blocks == 0 && params.tile_counters != nullptr ? 1 : row_blocks;
+  std::int64_t const blocks = params.all_heads * (params.padded_rows / delta_rows);
   if (params.head_dim == 64) return launch<BackwardDelta<T, 64>>(params, blocks, 0, stream);
   if (params.head_dim == 128) return launch<BackwardDelta<T, 128>>(params, blocks, 0, stream);
   return cudaErrorInvalidValue;  // validate_problem() refuses other head_dims

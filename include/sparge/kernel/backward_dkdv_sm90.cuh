@@ -7,6 +7,7 @@
 #include "sparge/collective/dkdv_loop_sm90.cuh"
 #include "sparge/collective/dkdv_producer_sm90.cuh"
 #include "sparge/collective/dkdv_team_loop_sm90.cuh"
+#include "sparge/device/dependent_launch.cuh"
 #include "sparge/device/swizzle.cuh"
 #include "sparge/device/warp.cuh"
 #include "sparge/kernel/backward_params.hpp"
@@ -32,6 +33,7 @@ public:
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // code for other targets is empty, and no plan chooses it there
     if (threadIdx.x == 0)
       for (int team = 0; team < teams; ++team) pipe_of(smem, team).init();
+    let_next_kernel_start();
     __syncthreads();
     // The same for all lanes, which the compiler cannot see.
     int const warpgroup = __shfl_sync(all_lanes, static_cast<int>(threadIdx.x) / 128, 0);

@@ -6,6 +6,7 @@
 #include "sparge/collective/dq_loop_sm90.cuh"
 #include "sparge/collective/dq_pipe_sm90.cuh"
 #include "sparge/collective/dq_producer_sm90.cuh"
+#include "sparge/device/dependent_launch.cuh"
 #include "sparge/device/swizzle.cuh"
 #include "sparge/device/warp.cuh"
 #include "sparge/kernel/backward_params.hpp"
@@ -31,6 +32,7 @@ public:
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // code for other targets is empty, and no plan chooses it there
     DqPipe<config> const pipe(shared_address(smem));
     if (threadIdx.x == 0) pipe.init();
+    let_next_kernel_start();
     __syncthreads();
     // The same for all lanes, which the compiler cannot see.
     int const warpgroup = __shfl_sync(all_lanes, static_cast<int>(threadIdx.x) / 128, 0);

@@ -7,6 +7,7 @@
 #include "sparge/collective/forward_loop_sm90.cuh"
 #include "sparge/collective/forward_pipe_sm90.cuh"
 #include "sparge/collective/forward_producer_sm90.cuh"
+#include "sparge/device/dependent_launch.cuh"
 #include "sparge/device/swizzle.cuh"
 #include "sparge/device/warp.cuh"
 #include "sparge/kernel/forward_params.hpp"
@@ -24,6 +25,7 @@ public:
   using Pipe = ForwardPipe<config>;
   static constexpr int threads = config.threads(), ctas_per_sm = config.ctas_per_sm;
   static constexpr std::int64_t most_smem_bytes = config.smem_bytes();
+  static constexpr bool starts_early = true;
 
   struct Params {
     ForwardTensors tensors;
@@ -34,6 +36,8 @@ public:
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // code for other targets is empty, and no plan chooses it there
     if (threadIdx.x == 0)
       for (int team = 0; team < teams; ++team) pipe_of(smem, team).init();
+    let_next_kernel_start();
+    wait_for_kernel_before();
     __syncthreads();
     // The same for all lanes, which the compiler cannot see.
     int const warpgroup = __shfl_sync(all_lanes, static_cast<int>(threadIdx.x) / 128, 0);
@@ -50,7 +54,7 @@ public:
 #endif
   }
 
-  /// Encodes the descriptors, and sets the counter of tiles to 0 in the stream.
+  /// After launch_schedule() in the stream.
   static Status enqueue(ForwardParams<T> const& forward, std::int64_t blocks, cudaStream_t stream) noexcept {
     if (blocks == 0) return {};
     Params params{{}, forward};
@@ -60,9 +64,6 @@ public:
     maps.add("v", forward.v, 64, &params.tensors.v);
     maps.add("out", forward.out, 16, &params.tensors.out);
     if (!maps.status().ok()) return maps.status();
-    PendingError const pending;
-    cudaError_t const error = cudaMemsetAsync(forward.tile_counter, 0, sizeof *forward.tile_counter, stream);
-    if (error != cudaSuccess) return cuda_failure("workspace.data", pending.take_back(error));
     return launch_result("forward kernel", launch<ForwardSm90>(params, blocks, config.smem_bytes(), stream));
   }
 

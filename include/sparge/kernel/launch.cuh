@@ -23,6 +23,15 @@ constexpr std::int64_t most_smem_bytes() {
     return 0;
 }
 
+/// Whether a kernel begins with wait_for_kernel_before(), so that it may start before the one before has ended.
+template <class Kernel>
+constexpr bool starts_early() {
+  if constexpr (requires { Kernel::starts_early; })
+    return Kernel::starts_early;
+  else
+    return false;
+}
+
 template <class Kernel>
 cudaError_t launch(typename Kernel::Params const& params, std::int64_t blocks, std::int64_t smem_bytes,
                    cudaStream_t stream) noexcept {
@@ -41,6 +50,11 @@ cudaError_t launch(typename Kernel::Params const& params, std::int64_t blocks, s
     config.blockDim = dim3(Kernel::threads);
     config.dynamicSmemBytes = static_cast<std::size_t>(smem_bytes);
     config.stream = stream;
+    cudaLaunchAttribute early{};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.attrs = &early;
+    config.numAttrs = starts_early<Kernel>() ? 1 : 0;
     error = cudaLaunchKernelEx(&config, entry<Kernel>, params);
   }
   return pending.take_back(error);

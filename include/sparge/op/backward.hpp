@@ -1,9 +1,10 @@
 #pragma once
-/// plan_backward and backward: validate, look up both rows, launch delta and the two passes.
+/// plan_backward and backward: validate, look up both rows, launch delta, the order of work and the two passes.
 
 #include <utility>
 
 #include "sparge/kernel/backward_params.hpp"
+#include "sparge/kernel/schedule_params.hpp"
 #include "sparge/op/guard.hpp"
 #include "sparge/op/kernel_row.hpp"
 #include "sparge/plan/backward_config.hpp"
@@ -42,18 +43,11 @@ BackwardDeltaParams<T> backward_delta_params(AttentionProblem const& p, Backward
           args.grad_lse,
           scratch.delta,
           scratch.lse,
-          scratch.tile_counters,
           p.heads,
           p.batch * p.heads,
           static_cast<std::int32_t>(p.q_tokens),
           static_cast<std::int32_t>(BackwardScratch::padded_rows(p)),
           p.head_dim};
-}
-
-/// What a pass writes, in tiles of its row, over all heads.
-inline std::int64_t count_backward_tiles(AttentionProblem const& p, BackwardConfig const& config) {
-  if (config.pass == BackwardPass::dkdv) return p.batch * p.kv_heads * ceil_div(p.kv_tokens, config.kv_tile);
-  return p.batch * p.heads * ceil_div(p.q_tokens, config.q_tile);
 }
 
 /// Of the pass that `config` is a row of.
@@ -76,8 +70,8 @@ BackwardParams<T> backward_params(AttentionProblem const& p, BackwardArgs<T> con
   params.kv_tiles = static_cast<std::int32_t>(ceil_div(p.kv_tokens, config.kv_tile));
   params.q_tiles_per_block = p.q_block / config.q_tile;
   params.kv_tiles_per_block = p.kv_block / config.kv_tile;
-  params.all_tiles = static_cast<std::uint32_t>(count_backward_tiles(p, config));
-  if (scratch.tile_counters) params.tile_counter = scratch.tile_counters + static_cast<int>(config.pass);
+  params.all_tiles = static_cast<std::uint32_t>(config.count_tiles(p));
+  params.schedule = scratch.of(config.pass);
   return params;
 }
 
@@ -90,10 +84,21 @@ inline Status validate_backward_grids(AttentionProblem const& p, BackwardConfig 
   return validate_grid(p, checked_product({p.batch, p.heads, ceil_div(p.q_tokens, dq.q_tile)}));
 }
 
-inline std::size_t backward_workspace_bytes(AttentionProblem const& p) {
+inline BackwardScratch lay_out_backward(Carver& carver, AttentionProblem const& p, std::int32_t dkdv,
+                                        std::int32_t dq, Device const& device) {
+  return BackwardScratch::lay_out(carver, p, backward_table[dkdv], backward_table[dq], device);
+}
+
+inline std::size_t backward_workspace_bytes(AttentionProblem const& p, std::int32_t dkdv, std::int32_t dq,
+                                            Device const& device) {
   Carver carver;
-  BackwardScratch::lay_out(carver, p);
+  lay_out_backward(carver, p, dkdv, dq, device);
   return carver.bytes();
+}
+
+template <class T>
+std::size_t backward_workspace_bytes(BackwardPlan<T> const& plan) {
+  return backward_workspace_bytes(plan.problem, plan.dkdv_kernel, plan.dq_kernel, plan.device);
 }
 
 template <class T>
@@ -158,7 +163,7 @@ Status validate_backward(BackwardPlan<T> const& plan, BackwardArgs<T> const& arg
     SPARGE_TRY(validate_pointer("grad_lse", args.grad_lse, p.batch * p.q_tokens));
   }
   SPARGE_TRY(validate_mask({"mask.data", "mask.words", ""}, args.mask, count_mask_words(p)));
-  return validate_workspace(workspace, backward_workspace_bytes(p));
+  return validate_workspace(workspace, backward_workspace_bytes(plan));
 }
 
 template <class T>
@@ -166,7 +171,7 @@ Status check_backward_arguments(BackwardPlan<T> const& plan, BackwardArgs<T> con
                                 Workspace workspace) {
   AttentionProblem const& p = plan.problem;
   std::int64_t const rows = p.batch * p.q_tokens;
-  auto const scratch_bytes = static_cast<std::int64_t>(backward_workspace_bytes(p));
+  auto const scratch_bytes = static_cast<std::int64_t>(backward_workspace_bytes(plan));
   return check_arguments(plan,
                          {{"grad_q.data", place_of(args.grad_q)},
                           {"grad_k.data", place_of(args.grad_k)},
@@ -182,13 +187,55 @@ Status check_backward_arguments(BackwardPlan<T> const& plan, BackwardArgs<T> con
                           {"mask.data", place_of(args.mask)}});
 }
 
+/// Of the passes that run kernels for sm90a: orders their tiles.
+template <class T>
+Status schedule_backward(BackwardPlan<T> const& plan, BackwardArgs<T> const& args,
+                         BackwardScratch const& scratch, cudaStream_t stream) {
+  ScheduleParams params;
+  std::int32_t const rows[] = {plan.dkdv_kernel, plan.dq_kernel};
+  for (std::int32_t row : rows) {
+    BackwardConfig const& config = backward_table[row];
+    ScheduleShape const shape = config.schedule_shape(plan.problem, plan.device);
+    ScheduleLines const lines =
+        config.pass == BackwardPass::dkdv ? ScheduleLines::columns : ScheduleLines::rows;
+    if (shape.tiles > 0) params.passes[params.count++] = {scratch.of(config.pass), shape, lines};
+  }
+  if (params.count == 0) return {};
+  params.mask = args.mask.data;
+  params.kv_blocks = static_cast<std::int32_t>(plan.problem.kv_blocks());
+  params.row_words = static_cast<std::int32_t>(plan.problem.row_words());
+  return launch_result("scheduling kernels", launch_schedule(params, stream));
+}
+
+/// Writes the tiles of the pass that were split.
+template <class T>
+Status sum_pieces(BackwardPlan<T> const& plan, BackwardParams<T> const& params, BackwardConfig const& config,
+                  cudaStream_t stream) {
+  SumPiecesParams<T> sum{params.schedule};
+  sum.head_dim = config.head_dim;
+  if (config.pass == BackwardPass::dkdv) {
+    sum.grads[0] = params.grad_k, sum.grads[1] = params.grad_v;
+    sum.factors[0] = params.scale, sum.factors[1] = config.weight_unit();
+    sum.heads = params.kv_heads, sum.tokens = params.kv_tokens, sum.tiles = params.kv_tiles;
+    sum.tile_rows = config.kv_tile;
+  } else {
+    sum.grads[0] = params.grad_q;
+    sum.factors[0] = params.scale;
+    sum.heads = params.heads, sum.tokens = params.q_tokens, sum.tiles = params.q_tiles;
+    sum.tile_rows = config.q_tile;
+  }
+  std::int64_t const blocks = merging_blocks(config.schedule_shape(plan.problem, plan.device), plan.device);
+  return launch_result("kernel that sums pieces", launch_sum_pieces(sum, blocks, stream));
+}
+
 template <class T>
 Status enqueue_pass(BackwardPlan<T> const& plan, BackwardArgs<T> const& args, BackwardScratch const& scratch,
                     std::int32_t row, cudaStream_t stream) {
   BackwardConfig const& config = backward_table[row];
-  return launch_backward_any(row, backward_params(plan.problem, args, scratch, config),
-                             config.blocks(count_backward_tiles(plan.problem, config), plan.device), stream,
-                             std::make_integer_sequence<int, backward_rows>{});
+  BackwardParams<T> const params = backward_params(plan.problem, args, scratch, config);
+  SPARGE_TRY(launch_backward_any(row, params, config.blocks(plan.problem, plan.device), stream,
+                                 std::make_integer_sequence<int, backward_rows>{}));
+  return config.arch == Arch::sm90a ? sum_pieces(plan, params, config, stream) : Status{};
 }
 
 }  // namespace detail
@@ -207,7 +254,7 @@ Status plan_backward(AttentionProblem const& problem, Device const& device, Plan
   }
   if (dkdv < 0 || dq < 0) return detail::no_row(detail::backward_kernels, type, problem, device);
   SPARGE_TRY(detail::validate_backward_grids(problem, backward_table[dkdv], backward_table[dq]));
-  *plan = {problem, device, options, dkdv, dq, detail::backward_workspace_bytes(problem)};
+  *plan = {problem, device, options, dkdv, dq, detail::backward_workspace_bytes(problem, dkdv, dq, device)};
   return {};
 }
 
@@ -218,7 +265,9 @@ Status backward(BackwardPlan<T> const& plan, BackwardArgs<T> const& args, Worksp
   SPARGE_TRY(detail::validate_backward(plan, args, workspace));
   SPARGE_TRY(detail::check_backward_arguments(plan, args, workspace));
   Carver carver(workspace.data);
-  BackwardScratch const scratch = BackwardScratch::lay_out(carver, p);
+  BackwardScratch const scratch =
+      detail::lay_out_backward(carver, p, plan.dkdv_kernel, plan.dq_kernel, plan.device);
+  SPARGE_TRY(detail::schedule_backward(plan, args, scratch, stream));
   SPARGE_TRY(launch_result("delta kernel",
                            launch_backward_delta(detail::backward_delta_params(p, args, scratch), stream)));
   SPARGE_TRY(detail::enqueue_pass(plan, args, scratch, plan.dkdv_kernel, stream));

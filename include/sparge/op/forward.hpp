@@ -4,7 +4,9 @@
 #include <array>
 #include <utility>
 
+#include "sparge/core/carver.hpp"
 #include "sparge/kernel/forward_params.hpp"
+#include "sparge/kernel/schedule_params.hpp"
 #include "sparge/op/guard.hpp"
 #include "sparge/op/kernel_row.hpp"
 #include "sparge/plan/forward_config.hpp"
@@ -39,6 +41,25 @@ inline std::int64_t count_tiles(AttentionProblem const& p, ForwardConfig const& 
   return p.batch * p.heads * ceil_div(p.q_tokens, config.q_tile);
 }
 
+/// sm90a: of the query tiles.
+inline ScheduleShape forward_shape(AttentionProblem const& p, ForwardConfig const& config,
+                                   Device const& device) {
+  return config.schedule_shape(count_tiles(p, config), p.kv_blocks(), device);
+}
+
+inline Schedule lay_out_forward(Carver& carver, AttentionProblem const& p, ForwardConfig const& config,
+                                Device const& device) {
+  return Schedule::lay_out(carver, forward_shape(p, config, device),
+                           ForwardConfig::slot_floats(config.q_tile, config.head_dim));
+}
+
+inline std::size_t forward_workspace_bytes(AttentionProblem const& p, ForwardConfig const& config,
+                                           Device const& device) {
+  Carver carver;
+  lay_out_forward(carver, p, config, device);
+  return carver.bytes();
+}
+
 template <class T>
 ForwardParams<T> forward_params(ForwardPlan<T> const& plan, ForwardArgs<T> const& args, Workspace workspace) {
   AttentionProblem const& p = plan.problem;
@@ -56,8 +77,50 @@ ForwardParams<T> forward_params(ForwardPlan<T> const& plan, ForwardArgs<T> const
   params.q_tiles_per_block = p.q_block / config.q_tile;
   params.kv_tiles_per_block = p.kv_block / config.kv_tile;
   params.all_tiles = static_cast<std::uint32_t>(count_tiles(p, config));
-  params.tile_counter = static_cast<std::uint32_t*>(workspace.data);
+  Carver carver(workspace.data);
+  params.schedule = lay_out_forward(carver, p, config, plan.device);
   return params;
+}
+
+/// sm90a: orders the tiles.
+template <class T>
+Status schedule_forward(ForwardPlan<T> const& plan, ForwardParams<T> const& params, cudaStream_t stream) {
+  ScheduleParams schedule;
+  schedule.passes[0] = {params.schedule,
+                        forward_shape(plan.problem, forward_table[plan.kernel], plan.device)};
+  schedule.count = 1;
+  schedule.mask = params.mask;
+  schedule.kv_blocks = params.kv_blocks;
+  schedule.row_words = params.row_words;
+  return launch_result("scheduling kernels", launch_schedule(schedule, stream));
+}
+
+/// sm90a: writes the rows that were split.
+template <class T>
+Status merge_forward(ForwardPlan<T> const& plan, ForwardParams<T> const& params, cudaStream_t stream) {
+  AttentionProblem const& p = plan.problem;
+  ForwardConfig const& config = forward_table[plan.kernel];
+  MergeRowsParams<T> merge{params.schedule, params.out, params.lse, p.heads};
+  merge.q_tokens = params.q_tokens;
+  merge.q_tiles = params.q_tiles;
+  merge.head_dim = p.head_dim;
+  std::int64_t const blocks = merging_blocks(forward_shape(p, config, plan.device), plan.device);
+  return launch_result("merging kernel", launch_merge_rows(merge, blocks, stream));
+}
+
+template <class T>
+Status enqueue_forward(ForwardPlan<T> const& plan, ForwardParams<T> const& params, cudaStream_t stream) {
+  AttentionProblem const& p = plan.problem;
+  ForwardConfig const& config = forward_table[plan.kernel];
+  std::int64_t const tiles = count_tiles(p, config),
+                     blocks = config.blocks(tiles, p.kv_blocks(), plan.device);
+  bool const is_scheduled = config.arch == Arch::sm90a && tiles > 0;
+  if (is_scheduled) {
+    SPARGE_TRY(schedule_forward(plan, params, stream));
+  }
+  SPARGE_TRY(launch_forward_any(plan.kernel, params, blocks, stream,
+                                std::make_integer_sequence<int, forward_rows>{}));
+  return is_scheduled ? merge_forward(plan, params, stream) : Status{};
 }
 
 /// What the copy engine of sm90a kernels cannot reach though 64-bit offsets can.
@@ -91,7 +154,7 @@ Status validate_forward(ForwardPlan<T> const& plan, ForwardArgs<T> const& args, 
   if (args.lse) {
     SPARGE_TRY(validate_pointer("lse", args.lse, p.batch * p.q_tokens));
   }
-  return validate_workspace(workspace, config.workspace_bytes(count_tiles(p, config)));
+  return validate_workspace(workspace, forward_workspace_bytes(p, config, plan.device));
 }
 
 }  // namespace detail
@@ -111,7 +174,8 @@ Status plan_forward(AttentionProblem const& problem, Device const& device, PlanO
   auto const blocks =
       checked_product({problem.batch, problem.heads, ceil_div(problem.q_tokens, forward_table[row].q_tile)});
   SPARGE_TRY(validate_grid(problem, blocks));
-  *plan = {problem, device, options, row, forward_table[row].workspace_bytes(*blocks)};
+  *plan = {problem, device, options, row,
+           detail::forward_workspace_bytes(problem, forward_table[row], device)};
   return {};
 }
 
@@ -120,9 +184,8 @@ Status forward(ForwardPlan<T> const& plan, ForwardArgs<T> const& args, Workspace
                cudaStream_t stream) noexcept {
   SPARGE_TRY(detail::validate_forward(plan, args, workspace));
   AttentionProblem const& p = plan.problem;
-  ForwardConfig const& config = forward_table[plan.kernel];
-  std::int64_t const tiles = detail::count_tiles(p, config);
-  auto const scratch_bytes = static_cast<std::int64_t>(config.workspace_bytes(tiles));
+  auto const scratch_bytes =
+      static_cast<std::int64_t>(detail::forward_workspace_bytes(p, forward_table[plan.kernel], plan.device));
   SPARGE_TRY(check_arguments(plan,
                              {{"out.data", place_of(args.out)},
                               {"lse", place_of(args.lse, p.batch * p.q_tokens)},
@@ -131,9 +194,7 @@ Status forward(ForwardPlan<T> const& plan, ForwardArgs<T> const& args, Workspace
                               {"k.data", place_of(args.k)},
                               {"v.data", place_of(args.v)},
                               {"mask.data", place_of(args.mask)}}));
-  return detail::launch_forward_any(plan.kernel, detail::forward_params(plan, args, workspace),
-                                    config.blocks(tiles, plan.device), stream,
-                                    std::make_integer_sequence<int, forward_rows>{});
+  return detail::enqueue_forward(plan, detail::forward_params(plan, args, workspace), stream);
 }
 
 }  // namespace sparge

@@ -6,6 +6,7 @@
 #include "sparge/core/carver.hpp"
 #include "sparge/core/checked.hpp"
 #include "sparge/plan/forward_config.hpp"
+#include "sparge/plan/schedule.hpp"
 
 namespace sparge {
 
@@ -54,14 +55,37 @@ struct BackwardConfig {
     bool const hands_over = arch == Arch::sm90a && pass == BackwardPass::dkdv && teams() == 1;
     return hands_over && dtype == ElementType::f16 ? 15 : 0;
   }
+  constexpr float weight_unit() const { return 1.f / static_cast<float>(1 << weight_exponent()); }
 
-  /// Thread blocks of a launch over so many tiles. sm90a blocks take tiles until there are none.
-  constexpr std::int64_t blocks(std::int64_t tiles, Device const& device) const {
-    if (arch == Arch::sm80) return tiles;
-    std::int64_t const sms = device.sm_count > 0 ? device.sm_count : 1, resident = sms * ctas_per_sm,
-                       needed = (tiles + teams() - 1) / teams();
+  /// What the pass writes, in tiles, over all heads.
+  constexpr std::int64_t count_tiles(AttentionProblem const& p) const {
+    if (pass == BackwardPass::dkdv) return p.batch * p.kv_heads * ceil_div(p.kv_tokens, kv_tile);
+    return p.batch * p.heads * ceil_div(p.q_tokens, q_tile);
+  }
+
+  /// sm90a: these tiles; what a line of the mask has, a column over all heads of a group; and who computes them.
+  constexpr ScheduleShape schedule_shape(AttentionProblem const& p, Device const& device) const {
+    if (arch == Arch::sm80) return {};
+    std::int64_t const line =
+        pass == BackwardPass::dkdv ? p.heads / p.kv_heads * p.q_blocks() : p.kv_blocks();
+    return {count_tiles(p), line, resident_blocks(device) * teams()};
+  }
+
+  /// Thread blocks of a launch. sm90a blocks take tiles, and pieces of them, until there are none.
+  constexpr std::int64_t blocks(AttentionProblem const& p, Device const& device) const {
+    if (arch == Arch::sm80) return count_tiles(p);
+    std::int64_t const items = count_tiles(p) + ScheduleBounds::pieces(schedule_shape(p, device)),
+                       needed = ceil_div(items, teams()), resident = resident_blocks(device);
     return needed < resident ? needed : resident;
   }
+
+  constexpr std::int64_t resident_blocks(Device const& device) const {
+    return (device.sm_count > 0 ? std::int64_t{device.sm_count} : 1) * ctas_per_sm;
+  }
+
+  /// sm90a: f32 values that a piece of a tile leaves: 128 rows of dQ, or 64 of dK, then 64 of dV.
+  static constexpr std::int32_t slot_rows = 128;
+  constexpr std::int32_t slot_floats() const { return slot_rows * head_dim; }
 
   constexpr bool serves(ElementType type, AttentionProblem const& p) const {
     return dtype == type && head_dim == p.head_dim && serves_blocks(p.q_block, p.kv_block);
@@ -140,26 +164,38 @@ constexpr std::int32_t choose_backward(BackwardPass pass, ElementType type, Atte
 struct BackwardScratch {
   static constexpr std::int32_t row_tile = 128;  ///< a multiple of every q_tile
 
-  float* delta = nullptr;                  ///< [batch, heads, padded q_tokens]: rowsum(dO * O) - dLSE
-  float* lse = nullptr;                    ///< likewise; +inf for rows that keep no key
-  std::uint32_t* tile_counters = nullptr;  ///< one a pass, for sm90a; null where neither has a tile
+  static constexpr std::int32_t passes = 2;
+
+  float* delta = nullptr;           ///< [batch, heads, padded q_tokens]: rowsum(dO * O) - dLSE
+  float* lse = nullptr;             ///< likewise; +inf for rows that keep no key
+  Schedule schedules[passes] = {};  ///< of each pass, for sm90a. Both leave their pieces in the same slots
 
   static constexpr std::int64_t padded_rows(AttentionProblem const& p) {
     return ceil_div(p.q_tokens, row_tile) * row_tile;
   }
 
-  static constexpr std::int32_t passes = 2;
-
-  /// batch * heads * 8 bytes a padded query row, each of the two pieces rounded up to 256 bytes, and 256 bytes.
-  static BackwardScratch lay_out(Carver& carver, AttentionProblem const& p) {
+  /// batch * heads * 8 bytes a padded query row, each of the two pieces rounded up to 256 bytes, and the order of work.
+  static BackwardScratch lay_out(Carver& carver, AttentionProblem const& p, BackwardConfig const& dkdv,
+                                 BackwardConfig const& dq, Device const& device) {
     BackwardScratch scratch;
     std::int64_t const heads = p.batch * p.heads;
     scratch.delta = carver.take<float>(heads * padded_rows(p));
     scratch.lse = carver.take<float>(heads * padded_rows(p));
-    bool const has_tiles = p.batch > 0 && (p.q_tokens > 0 || p.kv_tokens > 0);
-    scratch.tile_counters = carver.take<std::uint32_t>(has_tiles ? passes : 0);
+    std::int64_t slots = 0;
+    BackwardConfig const* const configs[] = {&dkdv, &dq};
+    for (BackwardConfig const* config : configs) {
+      ScheduleShape const shape = config->schedule_shape(p, device);
+      scratch.of(config->pass) = Schedule::lay_out(carver, shape, 0);
+      std::int64_t const pieces = ScheduleBounds::pieces(shape);
+      if (pieces > slots) slots = pieces;
+    }
+    float* const partials = carver.take<float>(slots * dkdv.slot_floats());
+    for (Schedule& schedule : scratch.schedules) schedule.partials = partials;
     return scratch;
   }
+
+  Schedule& of(BackwardPass pass) { return schedules[static_cast<int>(pass)]; }
+  Schedule const& of(BackwardPass pass) const { return schedules[static_cast<int>(pass)]; }
 };
 
 constexpr bool tiles_divide_padded_rows() {

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "sparge/core/tensor_view.hpp"
+#include "sparge/plan/schedule.hpp"
 
 namespace sparge {
 
@@ -15,7 +16,6 @@ struct BackwardDeltaParams {
   float const* grad_lse = nullptr;  ///< likewise, or null for zeros
   float* delta = nullptr;           ///< out, [batch, heads, padded_rows]
   float* row_lse = nullptr;  ///< out, likewise: lse, with +inf where a row keeps no key and past the last row
-  std::uint32_t* tile_counters = nullptr;  ///< out, one a pass: 0. Null where neither pass has a tile
   std::int64_t heads = 0, all_heads = 0;
   std::int32_t q_tokens = 0, padded_rows = 0, head_dim = 0;
 };
@@ -33,9 +33,9 @@ struct BackwardParams {
   std::int32_t q_blocks = 0, kv_blocks = 0, row_words = 0;
   std::int32_t heads = 0, kv_heads = 0, heads_per_kv_head = 0;
   std::int32_t q_tiles = 0, kv_tiles = 0, q_tiles_per_block = 0,
-               kv_tiles_per_block = 0;    ///< of the pass's row
-  std::uint32_t all_tiles = 0;            ///< of all heads, of the axis that the pass writes
-  std::uint32_t* tile_counter = nullptr;  ///< sm90a: how many tiles were asked for; 0 at first
+               kv_tiles_per_block = 0;  ///< of the pass's row
+  std::uint32_t all_tiles = 0;          ///< of all heads, of the axis that the pass writes
+  Schedule schedule = {};               ///< sm90a: the order of work
 };
 
 }  // namespace sparge

@@ -8,6 +8,7 @@
 #include "sparge/core/element.hpp"
 #include "sparge/core/problem.hpp"
 #include "sparge/plan/built.hpp"
+#include "sparge/plan/schedule.hpp"
 
 namespace sparge {
 
@@ -46,17 +47,28 @@ struct ForwardConfig {
     return (launch_registers * threads() - producer_registers() * 128) / (threads() - 128) / 8 * 8;
   }
 
-  /// Thread blocks of a launch over so many query tiles. sm90a blocks take tiles until there are none.
-  constexpr std::int64_t blocks(std::int64_t tiles, Device const& device) const {
+  /// sm90a: the query tiles of a problem, whose mask rows have so many blocks, and who computes them.
+  constexpr ScheduleShape schedule_shape(std::int64_t tiles, std::int64_t kv_blocks,
+                                         Device const& device) const {
+    if (arch == Arch::sm80) return {};
+    return {tiles, kv_blocks, resident_blocks(device) * teams()};
+  }
+
+  /// Thread blocks of a launch over so many query tiles. sm90a blocks take tiles, and pieces of them, until there are none.
+  constexpr std::int64_t blocks(std::int64_t tiles, std::int64_t kv_blocks, Device const& device) const {
     if (arch == Arch::sm80) return tiles;
-    std::int64_t const sms = device.sm_count > 0 ? device.sm_count : 1, resident = sms * ctas_per_sm,
-                       needed = (tiles + teams() - 1) / teams();
+    std::int64_t const items = tiles + ScheduleBounds::pieces(schedule_shape(tiles, kv_blocks, device)),
+                       needed = ceil_div(items, teams()), resident = resident_blocks(device);
     return needed < resident ? needed : resident;
   }
 
-  /// sm90a: the counter of tiles that were handed out.
-  constexpr std::size_t workspace_bytes(std::int64_t tiles) const {
-    return arch == Arch::sm80 || tiles == 0 ? 0 : 256;
+  constexpr std::int64_t resident_blocks(Device const& device) const {
+    return (device.sm_count > 0 ? std::int64_t{device.sm_count} : 1) * ctas_per_sm;
+  }
+
+  /// sm90a: f32 values that a piece of a tile leaves: O, then a RowWeight a row.
+  static constexpr std::int32_t slot_floats(std::int32_t q_tile, std::int32_t head_dim) {
+    return q_tile * (head_dim + 2);
   }
 
   constexpr bool serves(ElementType type, AttentionProblem const& p) const {

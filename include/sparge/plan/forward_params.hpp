@@ -4,8 +4,15 @@
 #include <cstdint>
 
 #include "sparge/core/tensor_view.hpp"
+#include "sparge/plan/schedule.hpp"
 
 namespace sparge {
+
+/// log2 of a row's sum of exponentials in two parts, so that those of rows with huge logits can be told apart.
+struct RowWeight {
+  float reference;  ///< log2 of what the exponentials are multiples of
+  float rest;       ///< log2 of their sum in those units
+};
 
 template <class T>
 struct ForwardParams {
@@ -18,8 +25,8 @@ struct ForwardParams {
   std::int32_t q_tiles = 0, q_blocks = 0, kv_blocks = 0, row_words = 0;
   std::int32_t heads = 0, heads_per_kv_head = 0;
   std::int32_t q_tiles_per_block = 0, kv_tiles_per_block = 0;
-  std::uint32_t all_tiles = 0;            ///< sm90a: query tiles of all heads
-  std::uint32_t* tile_counter = nullptr;  ///< sm90a: in the workspace
+  std::uint32_t all_tiles = 0;  ///< sm90a: query tiles of all heads
+  Schedule schedule = {};       ///< sm90a: in the workspace. A slot holds O, then RowWeight
 };
 
 }  // namespace sparge

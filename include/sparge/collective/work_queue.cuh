@@ -1,0 +1,47 @@
+#pragma once
+/// What a persistent thread block does next: the items of the schedule, then the tiles that are not among them.
+
+#include <cstdint>
+
+#include "sparge/device/warp.cuh"
+#include "sparge/plan/schedule.hpp"
+
+namespace sparge {
+
+/// Each item to the first producer that asks. The place in the order is asked for one item ahead, so that it is not waited for. By
+/// a whole warp.
+class WorkQueue {
+public:
+  /// Lines of `blocks` blocks. `first` of `producers` over the whole grid; there are `tiles` tiles.
+  __device__ __forceinline__ WorkQueue(Schedule const& schedule, std::uint32_t tiles, int blocks, int first,
+                                       int producers)
+      : schedule_(schedule), tiles_(tiles), blocks_(blocks), producers_(producers), requested_(first) {}
+
+  /// The next item, or one whose tile is past the last. Tiles that are items are passed over where they come up once more.
+  __device__ __forceinline__ WorkItem next() {
+    std::uint32_t const items = schedule_.header[Schedule::items_end],
+                        end = schedule_.header[Schedule::all_end];
+    while (true) {
+      std::uint32_t const place = next_place();
+      if (place < items) return schedule_.items[place];
+      std::uint32_t const tile = place - items;
+      if (place < end && items > 0 && schedule_.listed[tile / 32] >> tile % 32 & 1) continue;
+      return {place < end ? tile : tiles_, 0, blocks_, -1};
+    }
+  }
+
+private:
+  __device__ __forceinline__ std::uint32_t next_place() {
+    std::uint32_t const place = __shfl_sync(all_lanes, requested_, 0);
+    if (lane_index() == 0) requested_ = producers_ + atomicAdd(schedule_.header + Schedule::next, 1u);
+    return place;
+  }
+
+  Schedule const& schedule_;
+  std::uint32_t tiles_;
+  int blocks_;
+  std::uint32_t producers_;
+  std::uint32_t requested_;  ///< in lane 0
+};
+
+}  // namespace sparge

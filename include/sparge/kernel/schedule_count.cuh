@@ -1,0 +1,84 @@
+#pragma once
+/// Kept blocks of every row and every column of a mask.
+
+#include <cstdint>
+
+#include "sparge/device/dependent_launch.cuh"
+#include "sparge/device/transpose.cuh"
+#include "sparge/device/warp.cuh"
+#include "sparge/kernel/schedule_params.hpp"
+
+namespace sparge {
+
+/// A warp counts a row; a thread block counts 32 neighbouring columns over all heads of a group, a warp every eighth square of
+/// 32 x 32 bits.
+class ScheduleCount {
+public:
+  using Params = ScheduleParams;
+  static constexpr int warps = 8, threads = 32 * warps, ctas_per_sm = 4;
+
+  static __device__ __forceinline__ void run(Params const& params, unsigned char*) {
+    let_next_kernel_start();
+    int block = static_cast<int>(blockIdx.x);
+    int pass = 0;
+    if (block >= params.passes[0].count_blocks) block -= params.passes[0].count_blocks, pass = 1;
+    if (params.passes[pass].lines == ScheduleLines::rows)
+      count_rows(params, params.passes[pass], block);
+    else
+      count_columns(params, params.passes[pass], block);
+  }
+
+  static constexpr std::int64_t most_row_blocks = 4096;
+
+  /// Thread blocks for a pass.
+  static constexpr std::int64_t blocks_for(ScheduleParams const& params, SchedulePass const& pass) {
+    if (pass.lines == ScheduleLines::columns)
+      return params.kv_blocks == 0 ? 0 : pass.shape.tiles / params.kv_blocks * params.row_words;
+    std::int64_t const needed = ceil_div(pass.shape.tiles, warps);
+    return needed < most_row_blocks ? needed : most_row_blocks;
+  }
+
+private:
+  /// The bits of a word that begins at block `first` and stand for a block.
+  static __device__ __forceinline__ std::uint32_t valid_bits(int first, int blocks) {
+    int const valid = blocks - first;
+    return valid >= 32 ? ~0u : (1u << valid) - 1;
+  }
+
+  static __device__ __forceinline__ void count_rows(Params const& params, SchedulePass const& pass,
+                                                    int block) {
+    std::int64_t const step = std::int64_t{pass.count_blocks} * warps;
+    for (std::int64_t row = std::int64_t{block} * warps + warp_index(); row < pass.shape.tiles; row += step) {
+      std::uint32_t const* const words = params.mask + row * params.row_words;
+      int kept = 0;
+      for (int word = lane_index(); word < params.row_words; word += 32)
+        kept += __popc(words[word] & valid_bits(32 * word, params.kv_blocks));
+      kept = warp_sum(kept);
+      if (lane_index() == 0) pass.schedule.counts[row] = kept;
+    }
+  }
+
+  static __device__ __forceinline__ void count_columns(Params const& params, SchedulePass const& pass,
+                                                       int block) {
+    __shared__ int kept_of[warps][32];
+    std::int64_t const group = block / params.row_words;
+    int const word = block % params.row_words, rows = static_cast<int>(pass.shape.blocks);
+    std::uint32_t const* const words = params.mask + group * rows * params.row_words + word;
+    int kept = 0;
+#pragma unroll 4
+    for (int first = 32 * warp_index(); first < rows; first += threads) {
+      int const row = first + lane_index();
+      kept += __popc(transpose_bits(row < rows ? words[std::int64_t{row} * params.row_words] : 0));
+    }
+    kept_of[warp_index()][lane_index()] = kept;
+    __syncthreads();
+    int const kv_block = 32 * word + lane_index();
+    if (warp_index() != 0 || kv_block >= params.kv_blocks) return;
+    int total = 0;
+#pragma unroll
+    for (int warp = 0; warp < warps; ++warp) total += kept_of[warp][lane_index()];
+    pass.schedule.counts[group * params.kv_blocks + kv_block] = total;
+  }
+};
+
+}  // namespace sparge

@@ -1,0 +1,85 @@
+#pragma once
+/// How rows of uneven length are cut and ordered for persistent thread blocks: what the list holds, its bounds, its scratch. A line is what
+/// one tile visits: the blocks of a mask row, or of a mask column over all heads of a group. docs/decisions/uneven_rows.md has
+/// the reasons for the rule.
+
+#include <cstdint>
+
+#include "sparge/core/carver.hpp"
+#include "sparge/core/checked.hpp"
+
+namespace sparge {
+
+/// A piece of a line, or all of it.
+struct alignas(16) WorkItem {
+  std::uint32_t tile;       ///< index of the tile, head-major
+  std::int32_t first, end;  ///< the blocks of the line that are visited where they are kept
+  std::int32_t slot;        ///< where the partial result goes, and the index of this item; -1: the whole line
+};
+
+/// A line that was split: its pieces are the items `slot` .. `slot + pieces - 1`.
+struct SplitLine {
+  std::uint32_t tile;
+  std::int32_t slot, pieces;
+};
+
+/// What the rule and its bounds depend on besides the mask. All are at least 0, and `workers` at least 1.
+struct ScheduleShape {
+  std::int64_t tiles = 0;
+  std::int64_t blocks = 0;   ///< of a line, kept or not
+  std::int64_t workers = 1;  ///< tiles that a GPU full of thread blocks computes at a time
+};
+
+/// The constants of the rule (kernel/schedule_rule.cuh), and the bounds that follow from it.
+struct ScheduleBounds {
+  static constexpr std::int64_t least_piece_blocks = 16;  ///< a piece is not made for less
+  static constexpr std::int64_t listed_a_worker =
+      32;  ///< no more lines than that exceed the share that lists them
+
+  /// Each is more than a third of a worker's load, and more than twice the mean.
+  static constexpr std::int64_t splits(ScheduleShape const& shape) {
+    if (shape.tiles == 0 || shape.blocks <= 2 * least_piece_blocks) return 0;
+    return smaller(3 * shape.workers, (shape.tiles - 1) / 2);
+  }
+
+  /// A piece is at least a fourth of a worker's load, but for one a line.
+  static constexpr std::int64_t pieces(ScheduleShape const& shape) {
+    std::int64_t const most_splits = splits(shape);
+    return smaller(4 * shape.workers + most_splits, most_splits * ceil_div(shape.blocks, least_piece_blocks));
+  }
+
+  static constexpr std::int64_t items(ScheduleShape const& shape) {
+    return smaller(shape.tiles, listed_a_worker * shape.workers) + pieces(shape);
+  }
+
+private:
+  static constexpr std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+};
+
+/// What the device is told of the order of work, in the workspace.
+struct Schedule {
+  /// Words of `header`.
+  enum Field : std::int32_t { next, items_end, all_end, splits_end, fields };
+
+  std::uint32_t* header = nullptr;  ///< asked for so far; items; items and tiles after them; split lines
+  std::uint32_t* counts = nullptr;  ///< [tiles]: kept blocks of each line
+  WorkItem* items = nullptr;        ///< pieces, then whole lines
+  std::uint32_t* listed = nullptr;  ///< a bit a tile: it is among the items
+  SplitLine* splits = nullptr;
+  float* partials = nullptr;  ///< a slot a piece
+
+  /// `slot_floats` f32 values a piece.
+  static Schedule lay_out(Carver& carver, ScheduleShape const& shape, std::int64_t slot_floats) {
+    Schedule schedule;
+    if (shape.tiles == 0) return schedule;
+    schedule.header = carver.take<std::uint32_t>(fields);
+    schedule.counts = carver.take<std::uint32_t>(shape.tiles);
+    schedule.items = carver.take<WorkItem>(ScheduleBounds::items(shape));
+    schedule.listed = carver.take<std::uint32_t>(ceil_div(shape.tiles, 32));
+    schedule.splits = carver.take<SplitLine>(ScheduleBounds::splits(shape));
+    schedule.partials = carver.take<float>(ScheduleBounds::pieces(shape) * slot_floats);
+    return schedule;
+  }
+};
+
+}  // namespace sparge

@@ -1,0 +1,136 @@
+/// The order of uneven work as the device makes it, against plain loops on the host.
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "probe.hpp"
+#include "sparge/kernel/schedule_params.hpp"
+#include "support/catch.hpp"
+#include "support/device_buffer.hpp"
+#include "support/gpu.hpp"
+#include "support/schedule_case.hpp"
+
+using namespace sparge;
+using namespace sparge::test;
+
+namespace {
+
+/// Scratch of one pass.
+class PassScratch {
+public:
+  explicit PassScratch(ScheduleShape const& shape) : shape_(shape), memory_(bytes_for(shape)) {
+    Carver carver(memory_.data());
+    schedule_ = Schedule::lay_out(carver, shape, 1);
+  }
+
+  SchedulePass pass(ScheduleLines lines) const { return {schedule_, shape_, lines}; }
+
+  /// `count` values of a piece of the scratch.
+  template <class Value>
+  std::vector<Value> read(Value const* from, std::size_t count) const {
+    std::vector<unsigned char> const bytes = memory_.download();
+    auto const offset =
+        static_cast<std::size_t>(reinterpret_cast<unsigned char const*>(from) - memory_.data());
+    std::vector<Value> values(count);
+    if (count > 0) std::memcpy(values.data(), bytes.data() + offset, count * sizeof(Value));
+    return values;
+  }
+
+  Schedule const& schedule() const { return schedule_; }
+
+private:
+  static std::int64_t bytes_for(ScheduleShape const& shape) {
+    Carver carver;
+    Schedule::lay_out(carver, shape, 1);
+    return static_cast<std::int64_t>(carver.bytes());
+  }
+
+  ScheduleShape shape_;
+  DeviceBuffer<unsigned char> memory_;
+  Schedule schedule_;
+};
+
+void check_pass(PassScratch const& scratch, Lines const& lines, ScheduleShape const& shape) {
+  Schedule const& schedule = scratch.schedule();
+  OrderOfWork const order = order_work(lines, shape);
+  std::vector<std::uint32_t> lengths;
+  for (auto const& line : lines) lengths.push_back(length_of(line));
+  CHECK(scratch.read(schedule.counts, lines.size()) == lengths);
+  auto const items = static_cast<std::uint32_t>(order.items.size());
+  CHECK(scratch.read(schedule.header, Schedule::fields) ==
+        std::vector<std::uint32_t>{0, items,
+                                   items + (order.lists_all ? 0 : static_cast<std::uint32_t>(lines.size())),
+                                   static_cast<std::uint32_t>(order.splits.size())});
+  CHECK(fields_of(scratch.read(schedule.items, items)) == fields_of(order.items));
+  CHECK(fields_of(scratch.read(schedule.splits, order.splits.size())) == fields_of(order.splits));
+  auto const listed = scratch.read(schedule.listed, (lines.size() + 31) / 32);
+  for (std::size_t tile = 0; tile < lines.size(); ++tile)
+    CHECK((listed[tile / 32] >> tile % 32 & 1) == order.is_listed[tile]);
+}
+
+/// Of the items and the tiles after them each goes to one producer.
+void check_queue(PassScratch const& scratch, Lines const& lines, ScheduleShape const& shape, int producers) {
+  OrderOfWork const order = order_work(lines, shape);
+  std::vector<std::pair<int, int>> wanted, taken;
+  for (WorkItem const& item : order.items) wanted.emplace_back(static_cast<int>(item.tile), item.slot);
+  for (std::size_t tile = 0; tile < lines.size(); ++tile)
+    if (!order.is_listed[tile]) wanted.emplace_back(static_cast<int>(tile), -1);
+  std::vector<int> const all = probe::take_all(scratch.schedule(), static_cast<int>(shape.tiles),
+                                               static_cast<int>(shape.blocks), producers);
+  for (std::size_t i = 0; i < all.size(); i += 2) taken.emplace_back(all[i], all[i + 1]);
+  std::sort(wanted.begin(), wanted.end());
+  std::sort(taken.begin(), taken.end());
+  CHECK(taken == wanted);
+}
+
+void check_mask(AttentionProblem const& p, MaskWords const& mask, std::int64_t workers) {
+  DeviceBuffer<std::uint32_t> const on_device(mask);
+  ScheduleShape const row = row_shape(p, workers), column = column_shape(p, workers);
+  PassScratch const rows(row), columns(column);
+  ScheduleParams params;
+  params.passes[0] = columns.pass(ScheduleLines::columns);
+  params.passes[1] = rows.pass(ScheduleLines::rows);
+  params.count = 2;
+  params.mask = on_device.data();
+  params.kv_blocks = static_cast<std::int32_t>(p.kv_blocks());
+  params.row_words = static_cast<std::int32_t>(p.row_words());
+  Stream const stream;
+  CHECK_CUDA(launch_schedule(params, stream));
+  stream.wait();
+  check_pass(rows, rows_of(p, mask), row);
+  check_pass(columns, columns_of(p, mask), column);
+  check_queue(rows, rows_of(p, mask), row, 3);
+  check_queue(columns, columns_of(p, mask), column, 40);
+}
+
+}  // namespace
+
+TEST_CASE("The device orders and splits lines as plain loops do", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  AttentionProblem const problems[] = {
+      {1, 1, 1, 128 * 20, 64 * 200, 64},
+      {2, 6, 2, 128 * 9 + 5, 64 * 45 + 7, 64},
+      {1, 1, 1, 100, 60, 64},
+      {1, 4, 4, 128 * 70, 64 * 40, 64},
+      {1, 8, 1, 128 * 30, 64 * 33, 64},
+      {1, 2, 2, 128, 64 * 1300, 64},
+      {1, 3, 1, 128 * 3, 64 * 2100, 64},
+      {1, 40, 40, 128 * 130, 64 * 65, 64},
+  };
+  for (AttentionProblem const& p : problems)
+    for (Unevenness kind : every_unevenness)
+      for (std::int64_t workers : {1, 16, 132}) {
+        CAPTURE(p.heads, p.q_tokens, p.kv_tokens, static_cast<int>(kind), workers);
+        check_mask(p, make_uneven_mask(p, kind, 5), workers);
+      }
+}
+
+TEST_CASE("Ordering and splitting lines is clean", "[gpu][sanitize]") {
+  SKIP_WITHOUT_GPU();
+  AttentionProblem const p{1, 4, 2, 128 * 9 + 5, 64 * 45 + 7, 64};
+  for (Unevenness kind : {Unevenness::dense_lines, Unevenness::dense_row, Unevenness::dense_column})
+    check_mask(p, make_uneven_mask(p, kind, 5), 16);
+}
