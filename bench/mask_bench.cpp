@@ -1,5 +1,6 @@
 /// Mask building by the hybrid rule, top_k 3 % and top_p 0.2, on clustered inputs: OPERATION/SHAPE/CACHE, where the
-/// operation is select_blocks (from pooled vectors), build_mask (from bf16 Q and K) or mask_stats.
+/// operation is select_blocks (from pooled vectors), build_mask (from bf16 Q and K), mask_stats, or calibrate (top_p of each head for
+/// a sparsity of 95 %, from pooled vectors, with the report).
 
 #include "support/bench.hpp"
 #include "support/masks.hpp"
@@ -77,6 +78,28 @@ Result run_stats(Gpu& gpu, AttentionProblem const& problem, Cache cache) {
   return result;
 }
 
+Result run_calibrate(Gpu& gpu, AttentionProblem const& problem, Cache cache) {
+  Pooled const pooled(problem);
+  pool_now(ClusteredQK<bfloat16>(problem, gpu.stream), pooled, gpu.device, gpu.stream);
+  DeviceArray<float> const top_p(problem.heads);
+  DeviceArray<Calibration> const reports(problem.heads);
+  CalibratePlan plan;
+  sparge::check(plan_calibrate(problem, gpu.device, {}, &plan));
+  Scratch const scratch(plan.workspace_bytes);
+  CalibrateArgs const args{pooled.q.data(), pooled.k.data(), {}, {CalibrationGoal::sparsity, 0.95},
+                           top_p.data(),    reports.data()};
+
+  Result result;
+  result.timing =
+      gpu.timer.time(cache, [&] { sparge::check(calibrate(plan, args, scratch.workspace(), gpu.stream)); });
+  result.bytes = pooled.bytes() + static_cast<double>(top_p.bytes() + reports.bytes());
+  std::int64_t kept = 0, all = 0;
+  for (Calibration const& head : reports.download()) kept += head.kept_pairs, all += head.all_pairs;
+  result.density = static_cast<double>(kept) / static_cast<double>(all);
+  if (result.density > 0.0501) throw std::runtime_error("a sparsity of 95 % was asked for and is not met");
+  return result;
+}
+
 using RunMask = Result (*)(Gpu&, AttentionProblem const&, Cache);
 
 void add_mask_case(char const* operation, RunMask run, Shape const& shape, Cache cache) {
@@ -92,6 +115,7 @@ void register_cases(Options const& options) {
       add_mask_case("select_blocks", run_select, shape, cache);
       add_mask_case("build_mask", run_build, shape, cache);
       add_mask_case("mask_stats", run_stats, shape, cache);
+      add_mask_case("calibrate", run_calibrate, shape, cache);
     }
 }
 

@@ -21,6 +21,8 @@ BF16, F16, F32 = 1, 2, 3
 MOST_PARTIALS = 16
 ORDER_NONE, ORDER_CAUSAL_BOTTOM_RIGHT = 0, 1
 CHECK_ALIGNMENT, CHECK_LOCATION = 0, 1
+CALIBRATE_SPARSITY, CALIBRATE_KEPT_MASS = 0, 1
+CALIBRATE_EACH_HEAD, CALIBRATE_ALL_HEADS = 0, 1
 
 
 class Struct(ctypes.Structure):
@@ -131,6 +133,19 @@ class MaskStatsArgs(Struct):
                 ("mask", Mask), ("stats", c_void_p)]
 
 
+class Calibration(Struct):
+    """sparge_calibration_record: lives in device memory."""
+    _fields_ = [("kept_pairs", c_int64), ("all_pairs", c_int64), ("top_k_pairs", c_int64), ("top_p_pairs", c_int64),
+                ("kept_mass", c_double), ("top_k_mass", c_double), ("top_p_mass", c_double), ("top_p", c_float),
+                ("met", c_int32)]
+
+
+class CalibrateArgs(Struct):
+    _fields_ = [("struct_size", c_size_t), ("pooled_q", c_void_p), ("pooled_k", c_void_p), ("rule", POINTER(MaskRule)),
+                ("target", c_double), ("goal", c_int32), ("scope", c_int32), ("top_p_of_head", c_void_p),
+                ("report", c_void_p)]
+
+
 class ForwardArgs(Struct):
     _fields_ = [("struct_size", c_size_t), ("q", Tensor), ("k", Tensor), ("v", Tensor), ("mask", Mask), ("out", Tensor),
                 ("lse", c_void_p)]
@@ -197,10 +212,10 @@ class Error(RuntimeError):
 
 # Calls of one form: the arguments between the first and the last ones.
 TYPED_PLANS = ("pool", "build_mask", "forward", "backward", "merge_partials")
-PLANS = ("select_blocks", "mask_stats", "mask_form")
+PLANS = ("select_blocks", "mask_stats", "calibrate", "mask_form")
 DISTILLATION_PLANS = ("distillation_loss", "interpolate")
 CALLS = {"pool": PoolArgs, "select_blocks": SelectBlocksArgs, "build_mask": BuildMaskArgs, "mask_stats": MaskStatsArgs,
-         "forward": ForwardArgs, "backward": BackwardArgs, "distillation_loss": DistillationLossArgs}
+         "calibrate": CalibrateArgs, "forward": ForwardArgs, "backward": BackwardArgs, "distillation_loss": DistillationLossArgs}
 CALLS_WITHOUT_WORKSPACE = {"transpose_mask": TransposeMaskArgs, "slice_mask": SliceMaskArgs,
                            "merge_partials": MergePartialsArgs, "mask_to_bytes": ByteMaskArgs,
                            "mask_from_bytes": ByteMaskArgs, "mask_to_lists": BlockListsArgs,
@@ -299,6 +314,9 @@ class Library:
     def plan_mask_stats(self, problem, device, options=None):
         return self._plan("mask_stats", byref(problem), byref(device), options=options)
 
+    def plan_calibrate(self, problem, device, options=None):
+        return self._plan("calibrate", byref(problem), byref(device), options=options)
+
     def plan_mask_form(self, problem, device, options=None):
         return self._plan("mask_form", byref(problem), byref(device), options=options)
 
@@ -333,6 +351,9 @@ class Library:
 
     def mask_stats(self, plan, args, workspace, workspace_bytes, stream):
         self._run("mask_stats", plan, args, workspace, workspace_bytes, stream)
+
+    def calibrate(self, plan, args, workspace, workspace_bytes, stream):
+        self._run("calibrate", plan, args, workspace, workspace_bytes, stream)
 
     def forward(self, plan, args, workspace, workspace_bytes, stream):
         self._run("forward", plan, args, workspace, workspace_bytes, stream)

@@ -88,18 +88,24 @@ inline NpyArray read_npy(std::string const& path) {
   }
 }
 
-/// Writes f32 values of the given shape.
-inline void write_npy(std::string const& path, std::vector<std::int64_t> const& shape,
-                      std::vector<float> const& values) {
-  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (";
+/// All of a file before its values: version 1, up to a multiple of 64 bytes.
+inline std::string npy_start(std::string const& type, std::vector<std::int64_t> const& shape) {
+  std::string header = "{'descr': '" + type + "', 'fortran_order': False, 'shape': (";
   for (std::int64_t n : shape) header += std::to_string(n) + ", ";
   header += "), }";
   header.append(64 - (10 + header.size() + 1) % 64, ' ');
   header += '\n';
+  std::string start("\x93NUMPY\x01\x00", 8);
+  start += char(header.size() & 255);
+  start += char(header.size() >> 8);
+  return start + header;
+}
+
+/// Writes f32 values of the given shape.
+inline void write_npy(std::string const& path, std::vector<std::int64_t> const& shape,
+                      std::vector<float> const& values) {
   std::ofstream file(path, std::ios::binary);
-  file.write("\x93NUMPY\x01\x00", 8);
-  file.put(char(header.size() & 255)).put(char(header.size() >> 8));
-  file << header;
+  file << npy_start("<f4", shape);
   file.write(reinterpret_cast<char const*>(values.data()), std::streamsize(values.size() * sizeof(float)));
   if (!file) throw std::runtime_error("cannot write " + path);
 }

@@ -10,6 +10,7 @@
 
 #include "sparge/kernel/backward.cuh"
 #include "sparge/kernel/backward_delta.cuh"
+#include "sparge/kernel/calibrate.cuh"
 #include "sparge/kernel/distillation_loss.cuh"
 #include "sparge/kernel/forward.cuh"
 #include "sparge/kernel/interpolate.cuh"
@@ -26,6 +27,7 @@
 #include "sparge/kernel/schedule.cuh"
 #include "sparge/op/backward.hpp"
 #include "sparge/op/build_mask.hpp"
+#include "sparge/op/calibrate.hpp"
 #include "sparge/op/device.hpp"
 #include "sparge/op/distillation_loss.hpp"
 #include "sparge/op/forward.hpp"

@@ -18,7 +18,7 @@
  * ever grows at its end, and zero in a new member means what the older version did. An older caller's missing members read as
  * zero. A newer caller's members that the library does not know must be zero, else the call is refused as SPARGE_UNSUPPORTED,
  * naming the struct; in a struct that the library writes, it sets them to zero. A `struct_size` that no version had is refused.
- * Structs without `struct_size` (sparge_tensor, sparge_mask, sparge_mask_stats_record) never change; `reserved` members must be 0.
+ * Structs without `struct_size` (sparge_tensor, sparge_mask, sparge_mask_stats_record, sparge_calibration_record) never change; `reserved` members must be 0.
  *
  * WORDS. batch, heads (of queries), kv_heads (a divisor of heads; query head h reads kv head h / (heads / kv_heads)), q_tokens,
  * kv_tokens, head_dim. A mask block is q_block query tokens by kv_block key tokens; q_blocks = ceil(q_tokens / q_block), kv_blocks
@@ -187,6 +187,30 @@ typedef struct {
   double pooled_mass;    /* kept softmax mass over *pooled* scores, mean over query blocks */
 } sparge_mask_stats_record;
 
+/* What top_p is sought for. Each is an int32: */
+enum {
+  SPARGE_CALIBRATE_SPARSITY = 0, /* the largest top_p whose masks are at least this sparse */
+  SPARGE_CALIBRATE_KEPT_MASS =
+      1 /* the smallest top_p whose masks keep at least this share of the pooled softmax mass */
+};
+enum {
+  SPARGE_CALIBRATE_EACH_HEAD = 0, /* every head meets the target by a top_p of its own */
+  SPARGE_CALIBRATE_ALL_HEADS = 1  /* one top_p for all heads, which meet the target together */
+};
+
+/* What the found top_p keeps of one query head, and what either rule would keep without the other; of all batch items, with the blocks
+ * that are kept regardless. Masses are means over query blocks. Written on the device. */
+typedef struct {
+  int64_t kept_pairs;  /* block pairs that the whole rule keeps; sparsity = 1 - kept_pairs / all_pairs */
+  int64_t all_pairs;   /* batch * q_blocks * kv_blocks, partial blocks counted as whole */
+  int64_t top_k_pairs; /* without top_p */
+  int64_t top_p_pairs; /* without top_k and min_blocks */
+  double kept_mass;    /* softmax mass over *pooled* scores that the whole rule keeps */
+  double top_k_mass, top_p_mass;
+  float top_p; /* as in top_p_of_head */
+  int32_t met; /* 1 = the target is met, 0 = no top_p meets it, and this is the nearest */
+} sparge_calibration_record;
+
 /* ---- Version, device, sizes, kernels ------------------------------------------------------------------------------ */
 
 /* The library's version, such as "0.1.0". */
@@ -255,6 +279,9 @@ SPARGE_API sparge_code sparge_plan_build_mask(sparge_problem const* problem, spa
 SPARGE_API sparge_code sparge_plan_mask_stats(sparge_problem const* problem, sparge_device const* device,
                                               sparge_options const* options, sparge_plan* plan,
                                               sparge_status* status);
+SPARGE_API sparge_code sparge_plan_calibrate(sparge_problem const* problem, sparge_device const* device,
+                                             sparge_options const* options, sparge_plan* plan,
+                                             sparge_status* status);
 SPARGE_API sparge_code sparge_plan_mask_form(sparge_problem const* problem, sparge_device const* device,
                                              sparge_options const* options, sparge_plan* plan,
                                              sparge_status* status);
@@ -333,6 +360,24 @@ typedef struct {
 SPARGE_API sparge_code sparge_mask_stats(sparge_plan const* plan, sparge_mask_stats_args const* args,
                                          void* workspace, size_t workspace_bytes, sparge_stream stream,
                                          sparge_status* status);
+
+/* Finds top_p among the multiples of 2^-24 in [0, 1]: for a sparsity the largest whose masks are at least that sparse, for a mass the
+ * smallest whose masks keep at least that much. Masks are those that sparge_select_blocks() and sparge_build_mask() make of
+ * these vectors with the found top_p_of_head. Where no top_p meets the target the nearest is written, 0 or 1, and `met` is 0. */
+typedef struct {
+  size_t struct_size;
+  float const* pooled_q; /* as sparge_pool() writes them */
+  float const* pooled_k;
+  sparge_mask_rule const* rule;      /* top_p and top_p_of_head are sought and not read */
+  double target;                     /* in [0, 1]: a sparsity or a mass */
+  int32_t goal;                      /* SPARGE_CALIBRATE_SPARSITY or SPARGE_CALIBRATE_KEPT_MASS */
+  int32_t scope;                     /* SPARGE_CALIBRATE_EACH_HEAD or SPARGE_CALIBRATE_ALL_HEADS */
+  float* top_p_of_head;              /* out, device [heads], 16-byte aligned: what sparge_mask_rule takes */
+  sparge_calibration_record* report; /* optional out, device [heads], 16-byte aligned */
+} sparge_calibrate_args;
+SPARGE_API sparge_code sparge_calibrate(sparge_plan const* plan, sparge_calibrate_args const* args,
+                                        void* workspace, size_t workspace_bytes, sparge_stream stream,
+                                        sparge_status* status);
 
 /* Block-sparse attention: softmax over the kept keys of scale * q k^T, times v. Where it is asked for, lse is the natural logarithm
  * of the sum of exp of the scaled logits over the kept keys, -inf where a row keeps none. */

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "sparge/core/calibration.hpp"
 #include "sparge/core/device.hpp"
 #include "sparge/core/distillation_problem.hpp"
 #include "sparge/core/element.hpp"
@@ -140,6 +141,34 @@ struct MaskStatsArgs {
 
 Status plan_mask_stats(AttentionProblem const&, Device const&, PlanOptions const&, MaskStatsPlan*) noexcept;
 Status mask_stats(MaskStatsPlan const&, MaskStatsArgs const&, Workspace, cudaStream_t) noexcept;
+
+// ---- Calibration: top_p for a wanted sparsity or kept mass ---------------------------------------------------------
+
+struct CalibratePlan {
+  AttentionProblem problem;
+  Device device;
+  PlanOptions options;
+  std::size_t workspace_bytes = 0;  ///< bounded in the number of query blocks, as that of selection
+};
+
+struct CalibrateArgs {
+  float const* pooled_q = nullptr;  ///< as in SelectArgs
+  float const* pooled_k = nullptr;
+  MaskRule
+      rule;  ///< top_k, min_blocks and the keep rule count; top_p and top_p_of_head are sought and not read
+  CalibrationTarget target;
+  float* top_p_of_head = nullptr;  ///< out, [heads], 16-byte aligned: what MaskRule::top_p_of_head takes
+  Calibration* report = nullptr;   ///< optional out, [heads], 16-byte aligned; it costs one pass more
+};
+
+Status plan_calibrate(AttentionProblem const&, Device const&, PlanOptions const&, CalibratePlan*) noexcept;
+
+/// Finds top_p among the multiples of 2^-24 in [0, 1] (docs/calibration.md): for a sparsity the largest whose masks are at
+/// least that sparse, for a mass the smallest whose masks keep at least that much. Masks are those that select_blocks and build_mask
+/// make of these vectors with the found top_p_of_head, the keep rule included, and the batch items of a head count together. Where no
+/// top_p meets the target the nearest is written, 0 or 1, and `met` is 0. A problem without pairs meets every target. The
+/// same result in every run. It scores all pairs once for each of three digits of top_p, and once for the report.
+Status calibrate(CalibratePlan const&, CalibrateArgs const&, Workspace, cudaStream_t) noexcept;
 
 // ---- Forms of a mask: each a small kernel, no workspace ------------------------------------------------------------
 

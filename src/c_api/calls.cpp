@@ -61,6 +61,31 @@ Status convert(sparge_mask_stats_args const& from, MaskStatsArgs* to) {
   return {};
 }
 
+static_assert(sizeof(sparge_calibration_record) == sizeof(Calibration) &&
+              offsetof(sparge_calibration_record, all_pairs) == offsetof(Calibration, all_pairs) &&
+              offsetof(sparge_calibration_record, top_k_pairs) == offsetof(Calibration, top_k_pairs) &&
+              offsetof(sparge_calibration_record, top_p_pairs) == offsetof(Calibration, top_p_pairs) &&
+              offsetof(sparge_calibration_record, kept_mass) == offsetof(Calibration, kept_mass) &&
+              offsetof(sparge_calibration_record, top_k_mass) == offsetof(Calibration, top_k_mass) &&
+              offsetof(sparge_calibration_record, top_p_mass) == offsetof(Calibration, top_p_mass) &&
+              offsetof(sparge_calibration_record, top_p) == offsetof(Calibration, top_p) &&
+              offsetof(sparge_calibration_record, met) == offsetof(Calibration, met));
+static_assert(SPARGE_CALIBRATE_SPARSITY == static_cast<int>(CalibrationGoal::sparsity) &&
+              SPARGE_CALIBRATE_KEPT_MASS == static_cast<int>(CalibrationGoal::kept_mass) &&
+              SPARGE_CALIBRATE_EACH_HEAD == static_cast<int>(CalibrationScope::each_head) &&
+              SPARGE_CALIBRATE_ALL_HEADS == static_cast<int>(CalibrationScope::all_heads));
+
+Status convert(sparge_calibrate_args const& from, CalibrateArgs* to) {
+  SPARGE_TRY(c_api::convert(from.rule, &to->rule));
+  to->pooled_q = from.pooled_q;
+  to->pooled_k = from.pooled_k;
+  to->target = {static_cast<CalibrationGoal>(from.goal), from.target,
+                static_cast<CalibrationScope>(from.scope)};
+  to->top_p_of_head = from.top_p_of_head;
+  to->report = reinterpret_cast<Calibration*>(from.report);  // only the device writes through it
+  return {};
+}
+
 template <class T>
 Status convert(sparge_forward_args const& from, ForwardArgs<T>* to) {
   SPARGE_TRY(c_api::convert(q_name, from.q, &to->q));
@@ -219,6 +244,15 @@ sparge_code sparge_mask_stats(sparge_plan const* plan, sparge_mask_stats_args co
   return answer(status, [&]() -> Status {
     SPARGE_TRY(check_plan<MaskStatsPlan>(plan));
     return run<MaskStatsPlan, MaskStatsArgs>(plan, args, place, mask_stats);
+  });
+}
+
+sparge_code sparge_calibrate(sparge_plan const* plan, sparge_calibrate_args const* args, void* workspace,
+                             std::size_t workspace_bytes, sparge_stream stream, sparge_status* status) {
+  Place const place{{workspace, workspace_bytes}, stream};
+  return answer(status, [&]() -> Status {
+    SPARGE_TRY(check_plan<CalibratePlan>(plan));
+    return run<CalibratePlan, CalibrateArgs>(plan, args, place, calibrate);
   });
 }
 

@@ -20,7 +20,8 @@ enum class Operation : std::int32_t {
   backward,
   distillation_loss,
   interpolate,
-  merge_partials
+  merge_partials,
+  calibrate
 };
 
 /// What the library knows of a type of plan.
@@ -50,6 +51,12 @@ struct PlanTraits<MaskStatsPlan> {
   static constexpr Operation operation = Operation::mask_stats;
   static constexpr sparge_dtype dtype = 0;
   static constexpr char const* needed = "the call needs a plan of sparge_plan_mask_stats()";
+};
+template <>
+struct PlanTraits<CalibratePlan> {
+  static constexpr Operation operation = Operation::calibrate;
+  static constexpr sparge_dtype dtype = 0;
+  static constexpr char const* needed = "the call needs a plan of sparge_plan_calibrate()";
 };
 template <>
 struct PlanTraits<MaskFormPlan> {

@@ -84,6 +84,13 @@ sparge_code sparge_plan_mask_stats(sparge_problem const* problem, sparge_device 
   });
 }
 
+sparge_code sparge_plan_calibrate(sparge_problem const* problem, sparge_device const* device,
+                                  sparge_options const* options, sparge_plan* plan, sparge_status* status) {
+  return answer(status, [&] {
+    return make_plan<CalibratePlan>(PlanInputs{problem, device, options}, plan_calibrate, plan);
+  });
+}
+
 sparge_code sparge_plan_mask_form(sparge_problem const* problem, sparge_device const* device,
                                   sparge_options const* options, sparge_plan* plan, sparge_status* status) {
   return answer(status, [&] {

@@ -6,14 +6,14 @@ import sys
 import unittest
 
 import sparge_ctypes
-from sparge_ctypes import (BF16, F16, F32, INVALID_ARGUMENT, PLAN_MISMATCH, UNSUPPORTED, BackwardArgs, Device,
-                           DistillationLossArgs, DistillationProblem, Error, ForwardArgs, InterpolateArgs, Library,
-                           Mask, MergePartialsArgs, Options, Partial, Problem, SliceMaskArgs, Tensor)
+from sparge_ctypes import (BF16, F16, F32, INVALID_ARGUMENT, PLAN_MISMATCH, UNSUPPORTED, BackwardArgs, CalibrateArgs,
+                           Device, DistillationLossArgs, DistillationProblem, Error, ForwardArgs, InterpolateArgs,
+                           Library, Mask, MaskRule, MergePartialsArgs, Options, Partial, Problem, SliceMaskArgs, Tensor)
 
 LIBRARY, LAYOUT = sys.argv[1:3]
 
 # What Python calls differently.
-RENAMED = {"MaskStats": "sparge_mask_stats_record"}
+RENAMED = {"MaskStats": "sparge_mask_stats_record", "Calibration": "sparge_calibration_record"}
 
 
 def c_name(python_name):
@@ -125,6 +125,17 @@ class CtypesTest(unittest.TestCase):
         args = SliceMaskArgs(mask=Mask(4096, 2 * 4 * 2 * 2), q_block_count=2, kv_first_block=1, kv_block_count=33)
         self.refused(INVALID_ARGUMENT, "kv.count", self.sparge.slice_mask, plan, args, None)
         self.refused(INVALID_ARGUMENT, "problem.q_offset", self.sparge.plan_mask_form, some_problem(q_offset=1), device)
+
+    def test_calibration_is_planned_and_checked_before_a_gpu_is_needed(self):
+        problem, device = some_problem(), some_device()
+        plan = self.sparge.plan_calibrate(problem, device)
+        self.assertGreaterEqual(plan.workspace_bytes, self.sparge.plan_select_blocks(problem, device).workspace_bytes)
+        args = CalibrateArgs(pooled_q=4096, pooled_k=8192, rule=MaskRule(min_blocks=1), target=1.5, top_p_of_head=16384)
+        self.refused(INVALID_ARGUMENT, "target.value", self.sparge.calibrate, plan, args, None, 0, None)
+        args.target, args.goal = 0.9, 2
+        self.refused(INVALID_ARGUMENT, "target.goal", self.sparge.calibrate, plan, args, None, 0, None)
+        args.goal, args.top_p_of_head = 1, 0
+        self.refused(INVALID_ARGUMENT, "top_p_of_head", self.sparge.calibrate, plan, args, None, 0, None)
 
     def test_plans_of_equal_inputs_are_equal_bytes(self):
         for make in (self.sparge.plan_forward, self.sparge.plan_backward, self.sparge.plan_build_mask):

@@ -138,6 +138,29 @@ static void print_args(void) {
   MEMBER(sparge_forward_args, lse);
 }
 
+static void print_calibration(void) {
+  STRUCT(sparge_calibration_record);
+  MEMBER(sparge_calibration_record, kept_pairs);
+  MEMBER(sparge_calibration_record, all_pairs);
+  MEMBER(sparge_calibration_record, top_k_pairs);
+  MEMBER(sparge_calibration_record, top_p_pairs);
+  MEMBER(sparge_calibration_record, kept_mass);
+  MEMBER(sparge_calibration_record, top_k_mass);
+  MEMBER(sparge_calibration_record, top_p_mass);
+  MEMBER(sparge_calibration_record, top_p);
+  MEMBER(sparge_calibration_record, met);
+  STRUCT(sparge_calibrate_args);
+  MEMBER(sparge_calibrate_args, struct_size);
+  MEMBER(sparge_calibrate_args, pooled_q);
+  MEMBER(sparge_calibrate_args, pooled_k);
+  MEMBER(sparge_calibrate_args, rule);
+  MEMBER(sparge_calibrate_args, target);
+  MEMBER(sparge_calibrate_args, goal);
+  MEMBER(sparge_calibrate_args, scope);
+  MEMBER(sparge_calibrate_args, top_p_of_head);
+  MEMBER(sparge_calibrate_args, report);
+}
+
 static void print_backward_args(void) {
   STRUCT(sparge_backward_args);
   MEMBER(sparge_backward_args, struct_size);
@@ -225,6 +248,7 @@ int main(void) {
   print_plan();
   print_tensors_and_masks();
   print_args();
+  print_calibration();
   print_backward_args();
   print_merging();
   print_distillation();

@@ -4,7 +4,7 @@ import os
 import sys
 import unittest
 
-from sparge_ctypes import (BF16, BackwardArgs, BlockListsArgs, BuildMaskArgs, ByteMaskArgs, DistillationLossArgs,
+from sparge_ctypes import (BF16, BackwardArgs, BlockListsArgs, BuildMaskArgs, ByteMaskArgs, CalibrateArgs, DistillationLossArgs,
                            DistillationProblem, ForwardArgs, InterpolateArgs, Library, MaskRule, MaskStatsArgs, PoolArgs,
                            Problem, SelectBlocksArgs, TransposeMaskArgs, current_stream, dtype_of, mask, mask_pairs, scratch,
                            tensor)
@@ -176,6 +176,21 @@ class TorchTest(unittest.TestCase):
         self.assertTrue(torch.equal(kept, both + by_k + by_p + forced))
         self.assertTrue(bool((total == 3 * 33).all()))
         self.assertTrue(bool(((mass > 0) & (mass <= 1)).all()))
+
+    def test_calibration_gives_masks_of_the_wanted_sparsity(self):
+        pooled_q, pooled_k = self.pool()
+        top_p = torch.full((4,), float("nan"), device="cuda")
+        report = torch.full((4, 8), -1, device="cuda", dtype=torch.int64)
+        plan = self.sparge.plan_calibrate(self.problem, self.device)
+        self.run_call("calibrate", plan, CalibrateArgs(pooled_q=pooled_q.data_ptr(), pooled_k=pooled_k.data_ptr(), rule=self.rule,
+                                                       target=0.4, top_p_of_head=top_p.data_ptr(), report=report.data_ptr()))
+        self.rule.top_p_of_head = top_p.data_ptr()
+        kept = self.build_mask().sum((0, 2, 3))
+        self.assertTrue(torch.equal(report[:, 0], kept))
+        self.assertTrue(bool((report[:, 1] == 2 * 3 * 33).all()))
+        self.assertTrue(bool((kept <= 0.6 * 2 * 3 * 33).all() and (kept > 0.5 * 2 * 3 * 33).all()))
+        self.assertTrue(torch.equal(report.view(torch.float32)[:, 14], top_p))
+        self.assertTrue(bool((report.view(torch.int32)[:, 15] == 1).all()))
 
     def test_forms_of_a_mask_agree(self):
         p, stream = self.problem, current_stream()

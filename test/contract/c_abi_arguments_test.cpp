@@ -134,6 +134,21 @@ TEST_CASE("Each argument of the C calls that make or count a mask is refused by 
        {"mask.data", [](Stats& c) { c.args.mask.data = nullptr; }},
        {"stats", [](Stats& c) { c.args.stats = nullptr; }},
        {"workspace.bytes", [](Stats& c) { c.workspace.bytes -= 1; }}});
+  using Calibrate = CArguments<sparge_calibrate_args>;
+  check_each_member<sparge_calibrate_args>(
+      lay_out_calibrate, sparge_calibrate,
+      {{"pooled_q", [](Calibrate& c) { c.args.pooled_q = nullptr; }},
+       {"pooled_k", [](Calibrate& c) { c.args.pooled_k = nullptr; }},
+       {"rule.top_k", [](Calibrate& c) { c.rule.top_k = 2; }},
+       {"target.value", [](Calibrate& c) { c.args.target = -0.5; }},
+       {"target.goal", [](Calibrate& c) { c.args.goal = 2; }},
+       {"target.scope", [](Calibrate& c) { c.args.scope = -1; }},
+       {"top_p_of_head", [](Calibrate& c) { c.args.top_p_of_head = nullptr; }},
+       {"report",
+        [](Calibrate& c) {
+          c.args.report = reinterpret_cast<sparge_calibration_record*>(&c.args.report->all_pairs);
+        }},
+       {"workspace.bytes", [](Calibrate& c) { c.workspace.bytes -= 1; }}});
 }
 
 TEST_CASE("Each argument of the C conversions of masks is refused by its own name") {
@@ -182,6 +197,7 @@ TEST_CASE("Pooling, selection, statistics and forms through the C ABI are bit-eq
   check_same_bytes<sparge_pool_args>(lay_out_pool<bfloat16>, sparge_pool);
   check_same_bytes<sparge_select_blocks_args>(lay_out_select, sparge_select_blocks);
   check_same_bytes<sparge_mask_stats_args>(lay_out_stats, sparge_mask_stats);
+  check_same_bytes<sparge_calibrate_args>(lay_out_calibrate, sparge_calibrate);
   check_same_bytes<sparge_transpose_mask_args>(lay_out_transpose, sparge_transpose_mask);
   check_same_bytes<sparge_slice_mask_args>(lay_out_slice, sparge_slice_mask);
   check_same_bytes<sparge_byte_mask_args>(lay_out_to_bytes, sparge_mask_to_bytes);

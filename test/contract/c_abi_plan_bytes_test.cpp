@@ -93,6 +93,7 @@ TEST_CASE("C plans hold the values of C++ plans and nothing between them") {
   check_attention_plan<SelectPlan>(plan_select_blocks);
   check_attention_plan<BuildMaskPlan<float16>>(plan_build_mask);
   check_attention_plan<MaskStatsPlan>(plan_mask_stats);
+  check_attention_plan<CalibratePlan>(plan_calibrate);
   check_attention_plan<MaskFormPlan>(plan_mask_form);
   check_attention_plan<ForwardPlan<bfloat16>>(plan_forward);
   check_attention_plan<BackwardPlan<float16>>(plan_backward);

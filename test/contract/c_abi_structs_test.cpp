@@ -50,6 +50,8 @@ TEST_CASE("Sizes of the C structs stay what they were published as") {
   CHECK(sizeof(sparge_select_blocks_args) == 48);
   CHECK(sizeof(sparge_build_mask_args) == 192);
   CHECK(sizeof(sparge_mask_stats_args) == 56);
+  CHECK(sizeof(sparge_calibration_record) == 64);
+  CHECK(sizeof(sparge_calibrate_args) == 64);
   CHECK(sizeof(sparge_forward_args) == 352);
   CHECK(sizeof(sparge_backward_args) == 680);
   CHECK(sizeof(sparge_partial) == 88);

@@ -77,6 +77,18 @@ inline CArguments<sparge_mask_stats_args> as_c(CallSite const& site, StatsCall c
   return call;
 }
 
+inline CArguments<sparge_calibrate_args> as_c(CallSite const& site, CalibrateCall const& from) {
+  auto call = c_arguments<sparge_calibrate_args>(site, from.workspace, sparge_plan_calibrate);
+  call.rule = c_rule(from.args.rule);
+  call.args.pooled_q = from.args.pooled_q, call.args.pooled_k = from.args.pooled_k;
+  call.args.target = from.args.target.value;
+  call.args.goal = static_cast<std::int32_t>(from.args.target.goal);
+  call.args.scope = static_cast<std::int32_t>(from.args.target.scope);
+  call.args.top_p_of_head = from.args.top_p_of_head;
+  call.args.report = reinterpret_cast<sparge_calibration_record*>(from.args.report);
+  return call;
+}
+
 inline CArguments<sparge_transpose_mask_args> as_c(CallSite const& site, TransposeCall const& from) {
   auto call = c_arguments<sparge_transpose_mask_args>(site, {}, sparge_plan_mask_form);
   call.args.mask = c_mask(from.mask), call.args.transposed = c_mask(from.transposed);
@@ -143,6 +155,7 @@ inline void point_to_rule(sparge_select_blocks_args& args, sparge_mask_rule cons
   args.rule = &rule;
 }
 inline void point_to_rule(sparge_build_mask_args& args, sparge_mask_rule const& rule) { args.rule = &rule; }
+inline void point_to_rule(sparge_calibrate_args& args, sparge_mask_rule const& rule) { args.rule = &rule; }
 inline void point_to_rule(sparge_mask_stats_args& args, sparge_mask_rule const& rule) { args.rule = &rule; }
 template <class Args>
 void point_to_rule(Args&, sparge_mask_rule const&) {}

@@ -114,6 +114,7 @@ TEST_CASE("U68 U99 after each refused mask call nothing has happened and the nex
   check_nothing_happens(lay_out_select, wrong_select_calls);
   check_nothing_happens(lay_out_build_mask<float16>, wrong_build_mask_calls<float16>);
   check_nothing_happens(lay_out_stats, wrong_stats_calls);
+  check_nothing_happens(lay_out_calibrate, wrong_calibrate_calls);
   check_nothing_happens(lay_out_transpose, wrong_transpose_calls);
   check_nothing_happens(lay_out_slice, wrong_slice_calls);
   check_nothing_happens(lay_out_to_bytes, wrong_to_bytes_calls);
@@ -250,6 +251,19 @@ TEST_CASE("U85 plain host memory is refused by name by the other mask calls", "[
        {"workspace.data", [](Stats& c, void* at) { c.workspace.data = at; }},
        {"mask.data", [](Stats& c, void* at) { c.args.mask.data = static_cast<std::uint32_t*>(at); }},
        {"stats", [](Stats& c, void* at) { c.args.stats = static_cast<MaskStats*>(at); }}});
+}
+
+TEST_CASE("U85 plain host memory is refused by name by calibration", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  using Call = CalibrateCall;
+  check_locations_of<Call>(
+      lay_out_calibrate,
+      {{"pooled_q", [](Call& c, void* at) { c.args.pooled_q = static_cast<float*>(at); }},
+       {"pooled_k", [](Call& c, void* at) { c.args.pooled_k = static_cast<float*>(at); }},
+       {"rule.top_k_of_head", [](Call& c, void* at) { c.args.rule.top_k_of_head = static_cast<float*>(at); }},
+       {"workspace.data", [](Call& c, void* at) { c.workspace.data = at; }},
+       {"top_p_of_head", [](Call& c, void* at) { c.args.top_p_of_head = static_cast<float*>(at); }},
+       {"report", [](Call& c, void* at) { c.args.report = static_cast<Calibration*>(at); }}});
 }
 
 TEST_CASE("U85 plain host memory is refused by name by the forms of a mask", "[gpu]") {

@@ -146,6 +146,30 @@ inline PublicCall mask_stats_call(AttentionProblem const& p, Device const& devic
           [=] { return out->download_bytes(); }};
 }
 
+inline PublicCall calibrate_call(AttentionProblem const& p, Device const& device, PlanOptions const& options,
+                                 CalibrationTarget const& target) {
+  CalibratePlan plan;
+  must(plan_calibrate(p, device, options, &plan));
+  auto in = std::make_shared<detail::PooledVectors>(p);
+  auto top_p = std::make_shared<DeviceBuffer<float>>(p.heads);
+  auto report = std::make_shared<DeviceBuffer<Calibration>>(p.heads);
+  return {"calibrate",
+          plan.workspace_bytes,
+          [=](Workspace scratch, cudaStream_t stream) {
+            return calibrate(
+                plan,
+                {in->q.data(), in->k.data(), detail::contract_rule(), target, top_p->data(), report->data()},
+                scratch, stream);
+          },
+          [=](std::uint64_t seed) { in->set(seed); },
+          [=] { top_p->fill_bytes(0xFF), report->fill_bytes(0xFF); },
+          [=] {
+            std::vector<unsigned char> bytes = top_p->download_bytes();
+            detail::append(bytes, report->download_bytes());
+            return bytes;
+          }};
+}
+
 inline PublicCall transpose_mask_call(AttentionProblem const& p, MaskFormPlan const& plan) {
   std::size_t words = 0;
   must(transposed_mask_words(p, &words));
@@ -321,6 +345,7 @@ std::vector<PublicCall> every_public_call(Device const& device, PlanOptions cons
                                 select_blocks_call(p, device, options),
                                 build_mask_call<T>(p, device, options),
                                 mask_stats_call(p, device, options),
+                                calibrate_call(p, device, options, {CalibrationGoal::sparsity, 0.6}),
                                 transpose_mask_call(p, form),
                                 slice_mask_call(p, form),
                                 mask_to_bytes_call(p, form),

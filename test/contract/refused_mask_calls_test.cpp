@@ -38,6 +38,10 @@ TEST_CASE("U46 U57 mask_stats refuses each wrong argument by name") {
   check_table(lay_out_stats, wrong_stats_calls);
 }
 
+TEST_CASE("U57 calibrate refuses each wrong argument by name") {
+  check_table(lay_out_calibrate, wrong_calibrate_calls);
+}
+
 TEST_CASE("U46 transpose_mask refuses each wrong argument by name") {
   check_table(lay_out_transpose, wrong_transpose_calls);
 }

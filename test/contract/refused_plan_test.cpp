@@ -52,6 +52,7 @@ std::vector<PlanCall> every_plan_call() {
           plan_call<BuildMaskPlan<bfloat16>, plan_build_mask<bfloat16>>("plan_build_mask bf16"),
           plan_call<BuildMaskPlan<float16>, plan_build_mask<float16>>("plan_build_mask f16"),
           plan_call<MaskStatsPlan, plan_mask_stats>("plan_mask_stats"),
+          plan_call<CalibratePlan, plan_calibrate>("plan_calibrate"),
           plan_call<MaskFormPlan, plan_mask_form>("plan_mask_form"),
           plan_call<ForwardPlan<bfloat16>, plan_forward<bfloat16>>("plan_forward bf16"),
           plan_call<ForwardPlan<float16>, plan_forward<float16>>("plan_forward f16"),

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "contract/every_call.hpp"
+#include "op/calibration_check.hpp"
 #include "op/mask_band.hpp"
 #include "op/mask_runs.hpp"
 #include "sparge/sparge.hpp"
@@ -114,6 +115,22 @@ TEST_CASE("Selection and statistics are clean where rows do not fit shared memor
                                  mask_stats_call(p, device, {})}) {
     call.set_inputs(1);
     run_once(call);
+  }
+}
+
+/// Rows of few and many blocks, sorted in shared memory and, where there is little of it, in scratch.
+TEST_CASE("Calibration is clean and right for rows of every length", "[gpu][sanitize]") {
+  SKIP_WITHOUT_GPU();
+  Device small = test_device();
+  small.shared_bytes_per_block = 4096;
+  MaskRule const rule = rule_of(0.02, 0);
+  for (std::int64_t blocks : {1, 100, 2100, 13000}) {
+    CAPTURE(blocks);
+    PooledInputs const x = make_pooled({1, 2, 1, 200, 64 * blocks - 5, 64}, PooledKind::gaussian, 3);
+    check_report(x, rule, run_calibrate(x, rule, {CalibrationGoal::sparsity, 0.7}, test_device()));
+    if (blocks < 2100) continue;
+    CalibrationTarget const target{CalibrationGoal::kept_mass, 0.7, CalibrationScope::all_heads};
+    check_report(x, rule, run_calibrate(x, rule, target, small));
   }
 }
 

@@ -55,6 +55,13 @@ struct StatsCall {
   Status run(cudaStream_t stream) const { return mask_stats(plan, args, workspace, stream); }
 };
 
+struct CalibrateCall {
+  CalibratePlan plan;
+  CalibrateArgs args;
+  Workspace workspace;
+  Status run(cudaStream_t stream) const { return calibrate(plan, args, workspace, stream); }
+};
+
 struct TransposeCall {
   MaskFormPlan plan;
   MaskView mask;
@@ -222,6 +229,18 @@ inline StatsCall lay_out_stats(CallSite& site) {
                site.carver.take<MaskStats>(site.problem.batch * site.problem.heads)};
   call.args.rule.top_k_of_head = site.carver.take<float>(site.problem.heads);
   call.args.rule.top_p_of_head = site.carver.take<float>(site.problem.heads);
+  call.workspace = site.scratch(call.plan.workspace_bytes);
+  return call;
+}
+
+inline CalibrateCall lay_out_calibrate(CallSite& site) {
+  CalibrateCall call;
+  must(plan_calibrate(site.problem, site.device, site.options, &call.plan));
+  call.args.pooled_q = site.pooled_queries(), call.args.pooled_k = site.pooled_keys();
+  call.args.rule.top_k_of_head = site.carver.take<float>(site.problem.heads);
+  call.args.target = {CalibrationGoal::kept_mass, 0.75, CalibrationScope::all_heads};
+  call.args.top_p_of_head = site.carver.take<float>(site.problem.heads);
+  call.args.report = site.carver.take<Calibration>(site.problem.heads);
   call.workspace = site.scratch(call.plan.workspace_bytes);
   return call;
 }

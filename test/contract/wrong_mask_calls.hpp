@@ -173,6 +173,46 @@ inline WrongCalls<StatsCall> wrong_stats_calls(StatsCall const& right) {
   return wrong;
 }
 
+inline WrongCalls<CalibrateCall> wrong_calibrate_calls(CalibrateCall const& right) {
+  using Call = CalibrateCall;
+  WrongCalls<Call> wrong(right);
+  detail::add_pooled(wrong);
+  for (double share : {-0.01, 1.01, std::nan("")}) {
+    wrong.add("top_k " + std::to_string(share), invalid("rule.top_k"),
+              [=](Call& c) { c.args.rule.top_k = share; });
+    wrong.add("target " + std::to_string(share), invalid("target.value"),
+              [=](Call& c) { c.args.target.value = share; });
+  }
+  wrong.add("min_blocks", invalid("rule.min_blocks", -1), [](Call& c) { c.args.rule.min_blocks = -1; });
+  wrong.add("band", invalid("rule.keep.band_tokens", -2), [](Call& c) { c.args.rule.keep.band_tokens = -2; });
+  for (std::int32_t none : {-1, 2}) {
+    wrong.add("goal", invalid("target.goal", none),
+              [=](Call& c) { c.args.target.goal = static_cast<CalibrationGoal>(none); });
+    wrong.add("scope", invalid("target.scope", none),
+              [=](Call& c) { c.args.target.scope = static_cast<CalibrationScope>(none); });
+  }
+  wrong.add_pointer(
+      "rule.top_k_of_head", [](Call & c) -> auto& { return c.args.rule.top_k_of_head; }, 16, true);
+  wrong.add_pointer(
+      "top_p_of_head", [](Call & c) -> auto& { return c.args.top_p_of_head; }, 16);
+  wrong.add_pointer(
+      "report", [](Call & c) -> auto& { return c.args.report; }, 16, true);
+  wrong.add_workspace();
+  wrong.add_alias("top_p_of_head", [](Call& c) { c.args.pooled_q = c.args.top_p_of_head; });
+  wrong.add_alias("top_p_of_head", [](Call& c) { c.args.pooled_k = c.args.top_p_of_head; });
+  wrong.add_alias("top_p_of_head", [](Call& c) { c.args.rule.top_k_of_head = c.args.top_p_of_head; });
+  wrong.add_alias("top_p_of_head",
+                  [](Call& c) { c.args.report = reinterpret_cast<Calibration*>(c.args.top_p_of_head); });
+  wrong.add_alias("report", [](Call& c) { c.args.pooled_q = reinterpret_cast<float*>(c.args.report); });
+  wrong.add_alias("report", [](Call& c) { c.args.pooled_k = reinterpret_cast<float*>(c.args.report); });
+  wrong.add_alias("report",
+                  [](Call& c) { c.args.rule.top_k_of_head = reinterpret_cast<float*>(c.args.report); });
+  wrong.add_alias("workspace.data", [](Call& c) { c.args.pooled_k = static_cast<float*>(c.workspace.data); });
+  wrong.add_alias("workspace.data",
+                  [](Call& c) { c.args.rule.top_k_of_head = static_cast<float*>(c.workspace.data); });
+  return wrong;
+}
+
 inline WrongCalls<TransposeCall> wrong_transpose_calls(TransposeCall const& right) {
   using Call = TransposeCall;
   WrongCalls<Call> wrong(right);

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "sparge/plan/calibrate_config.hpp"
 #include "sparge/plan/forward_config.hpp"
 #include "sparge/plan/mask_config.hpp"
 #include "sparge/plan/validate.hpp"
@@ -323,6 +324,11 @@ TEST_CASE("scratch is cut exactly as it is counted") {
       check_layout([&](Carver& carver) { SelectScratch::lay_out(carver, p, layout, true); });
       check_layout([&](Carver& carver) { BuildMaskScratch::lay_out(carver, p, layout); });
       check_layout([&](Carver& carver) { MaskStatsScratch::lay_out(carver, p, layout); });
+      for (CalibrationScope scope : {CalibrationScope::each_head, CalibrationScope::all_heads}) {
+        CalibrateLayout const calibrate = CalibrateLayout::of(p, device, scope);
+        check_layout([&](Carver& carver) { CalibrateScratch::lay_out(carver, p, calibrate); });
+        CHECK(calibrate.shared_bytes + CalibrateLayout::static_bytes <= device.shared_bytes_per_block);
+      }
       CHECK(layout.pitch >= p.kv_blocks());
       CHECK(layout.chunk_tiles <= layout.tiles);
       CHECK((layout.tiles == 0 || layout.chunk_tiles >= 1));

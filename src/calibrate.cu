@@ -1,0 +1,3 @@
+#define SPARGE_INLINE
+
+#include "sparge/kernel/calibrate.cuh"
