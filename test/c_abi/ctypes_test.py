@@ -89,7 +89,7 @@ class CtypesTest(unittest.TestCase):
         self.assertRegex(names[0], r"^dkdv sm\d+a? f16 d64 ")
         self.assertRegex(names[1], r"^dq sm\d+a? f16 d64 ")
         self.assertGreater(plan.workspace_bytes, 8 * 2 * 4 * 300)
-        self.assertLess(plan.workspace_bytes, 8 * 2 * 4 * 512)
+        self.assertLess(plan.workspace_bytes, 8 * 2 * 4 * 512 + (64 << 20))  # lse and delta of rows, and pieces of long lines
         forced = Options(has_force_kernel=1, force_kernel=plan.dq_kernel)
         again = self.sparge.plan_backward(problem, F16, device, forced)
         self.assertEqual((again.kernel, again.dq_kernel), (plan.kernel, plan.dq_kernel))
