@@ -39,8 +39,9 @@ public:
     RowPosition const at(params.row.rows, blockIdx.x);
     if (!at.exists) return;
     Row const row(params.row, at, smem, storage);
-    CalibrationGroup& group = params.groups[params.scope == CalibrationScope::all_heads ? 0 : at.head];
-    count(params, RowGoals(params.row.rows.rule, at.head, row.all()).top_k.blocks, row, group);
+    CalibrationGroup& group =
+        params.groups[params.scope == CalibrationScope::all_heads ? 0 : at.head(params.row.rows)];
+    count(params, RowGoals(params.row.rows, at, row.all()).top_k.blocks, row, group);
   }
 
 private:
@@ -148,7 +149,7 @@ public:
     RowPosition const at(params.row.rows, blockIdx.x);
     if (!at.exists) return;
     Row const row(params.row, at, smem, storage);
-    RowGoals const goals(params.row.rows.rule, at.head, row.all());
+    RowGoals const goals(params.row.rows, at, row.all());
     CalibrationTally mine{};
     row.for_each([&](int rank, bool exists, std::uint64_t before, std::uint64_t mass) {
       if (!exists) return;
@@ -161,7 +162,7 @@ public:
       mine.top_k_mass += by_k ? units : 0;
       mine.top_p_mass += by_p ? units : 0;
     });
-    add(row, mine, params.tallies[at.head]);
+    add(row, mine, params.tallies[at.head(params.row.rows)]);
   }
 
 private:

@@ -80,7 +80,7 @@ public:
         order_(params.order != nullptr ? params.order + at.slot * params.rows.pitch
                                        : reinterpret_cast<std::uint64_t*>(smem)),
         blocks_(params.rows.kv_blocks),
-        q_block_(params.first_q_block + at.q_block),
+        q_block_(params.first_q_block + at.q_block(params.rows)),
         keeps_all_(keeps_every_block(params.rows.rule.keep, grid(), q_block_)) {
     std::uint32_t const* const scores = params.rows.scores + at.slot * params.rows.pitch;
     for (int i = static_cast<int>(threadIdx.x); i < blocks_; i += threads)
