@@ -35,7 +35,7 @@ struct RowLayout {
   static constexpr std::int32_t tile_rows = 128, tile_columns = 128;
   static constexpr std::int32_t step_columns = 32;  ///< columns that a thread block scores at a time
   static constexpr std::int32_t row_warps = 4;  ///< rows that a thread block of the selecting kernels takes
-  static constexpr std::int64_t pairs_in_work = std::int64_t{1} << 24;
+  static constexpr std::int64_t pairs_in_work = std::int64_t{1} << 25;
   /// Shared memory for ranked rows that still leaves room for two thread blocks on most SMs.
   static constexpr std::int64_t most_shared_bytes = 96 * 1024;
   /// Longest row that selection holds in the registers of one thread block: a million tokens.
