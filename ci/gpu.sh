@@ -118,7 +118,7 @@ count_kernels() {
   comm -13 "$launched" "$library" | c++filt | sed 's/^/no [sanitize] test launches /' >&2
 }
 
-# sanitize TOOL PROGRAMS KERNELS: prints the tool's entry of the record. What it found, each kind once, goes to OUT/sanitize.log.
+# sanitize TOOL PROGRAMS KERNELS: prints the tool's entry of the record. What it found, each kind once, goes to TOOL.summary.txt.
 sanitize() {
   local tool=$1 programs=$2 kernels=$3 log=$logs/$1.log program status=0 hazards
   : >"$log"
@@ -133,7 +133,7 @@ sanitize() {
   {
     echo "== $tool"
     grep -vE 'Saved host|Host Frame' "$log" | sed -E 's/(thread|block) \([0-9,]*\)/\1/g; s/0x[0-9a-f]+ is/ADDRESS is/' | sort | uniq -c | sort -rn | head -n 60
-  } >>"$out/sanitize.log"
+  } >"$logs/$tool.summary.txt"
   local summaries
   summaries=$(grep -cE '(ERROR|RACECHECK) SUMMARY' "$log" || true)
   if [ "$status" -eq 0 ] && [ "$hazards" -eq 0 ] && [ "$summaries" -eq "$(wc -w <<<"$programs")" ]; then
@@ -151,9 +151,12 @@ run_sanitize() {
   [ -n "$programs" ] || { echo "no test is tagged [sanitize]" >&2; exit 1; }
   count_kernels "$programs" || true # a machine without CUPTI still records the verdicts, with 0 kernels, and fails
   kernels=$(wc -l <"$logs/kernels.launched.txt")
-  rm -f "$out/sanitize.log"
+  for tool in "$@"; do sanitize "$tool" "$programs" "$kernels" >"$logs/$tool.json" & done # the tools leave most of the GPU idle
+  wait
+  : >"$out/sanitize.log"
   for tool in "$@"; do
-    result=$(jq -s 'add' <<<"$result $(sanitize "$tool" "$programs" "$kernels")")
+    cat "$logs/$tool.summary.txt" >>"$out/sanitize.log"
+    result=$(jq -s 'add' <<<"$result $(cat "$logs/$tool.json")")
   done
   record "$(jq --argjson built "$(wc -l <"$logs/kernels.built.txt")" '. + {kernels_built: $built}' <<<"$result")"
   jq -e '[.[] | objects | select(.verdict != "clean")] | length == 0' <<<"$result" >/dev/null &&

@@ -150,7 +150,7 @@ TEST_CASE("U75 rows that are sorted in scratch give what sorted ones in shared m
 
 TEST_CASE("U77 a million tokens are calibrated in chunks", "[gpu]") {
   SKIP_WITHOUT_GPU();
-  PooledInputs const x = make_pooled({1, 2, 1, 128 * 600, 64 * 16384, 64}, PooledKind::gaussian, 23);
+  PooledInputs const x = make_pooled({1, 2, 1, 128 * 1100, 64 * 16384, 64}, PooledKind::gaussian, 23);
   CalibrateLayout const layout = CalibrateLayout::of(x.problem, test_device(), CalibrationScope::each_head);
   CHECK(layout.rows.chunk_tiles < layout.rows.tiles);
   CalibrationResult const result =
