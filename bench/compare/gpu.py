@@ -3,13 +3,13 @@
 import datetime
 import hashlib
 import os
-import re
 import subprocess
 import time
 
 import torch
 
 from . import protocol as rules
+from . import records
 
 HEAD_START_CYCLES = 2_000_000  # about a millisecond, in which the host enqueues what a single call launches
 
@@ -117,15 +117,9 @@ def kernel_ms(item, warm_ms=100.0, calls=4):
     found = {}
     for event in trace.events():
         if event.device_type == torch.autograd.DeviceType.CUDA:
-            name = short_name(event.name)
+            name = records.short_name(event.name)
             found[name] = found.get(name, 0.0) + event.time_range.elapsed_us() * 1e-3 / calls
     return found
-
-
-def short_name(kernel):
-    """Without its return type, namespaces and template arguments."""
-    found = re.search(r"(\w+)(?:<|\()", kernel)
-    return found.group(1) if found else kernel
 
 
 def command(*words, cwd=None):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 from . import protocol as rules
 
@@ -62,6 +63,13 @@ def replaced_runs(old, new):
     """Runs that a new one stands for: the same selection, GPU and date, other than by id."""
     same = [(r["selection"], r["gpu"], r["date"]) for r in new[:1]]
     return {r["run"] for r in old if (r.get("selection"), r["gpu"], r["date"]) in same or r["run"] == new[0]["run"]}
+
+
+def short_name(kernel):
+    """Without its return type, namespaces and template arguments. The library's kernels are all `entry` of a class, which names
+    them."""
+    found = re.search(r"entry<(?:\w+::)*(\w+)", kernel) or re.search(r"(\w+)(?:<|\()", kernel)
+    return found.group(1) if found else kernel
 
 
 def set_kernels(lines, items):

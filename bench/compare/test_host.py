@@ -496,6 +496,13 @@ def test_the_document_has_a_place_for_every_part():
     assert set(filled) == set(fill_docs.contents([], path))
 
 
+def test_kernels_have_short_names():
+    assert records.short_name("void sparge::entry<sparge::Pool<__nv_bfloat16, (int)128>>(T1::Params)") == "Pool"
+    assert records.short_name("void sparge::entry<sparge::MaskCentre>(sparge::MaskCentre::Params)") == "MaskCentre"
+    assert records.short_name("void flash::flash_fwd_kernel<Traits<128>, true>(Params)") == "flash_fwd_kernel"
+    assert records.short_name("Memset (Device)") == "Memset (Device)"
+
+
 def test_a_document_is_filled_between_its_markers():
     text = "a\n<!-- table: begin -->\nold\n<!-- table: end -->\nb\n"
     filled = document.fill(text, "table", "new")
