@@ -249,16 +249,10 @@ struct Options {
 
 Options parse_options(int argc, char** argv) {
   Options options;
-  for (int i = 1; i < argc; ++i) {
-    std::string const option = argv[i];
-    options.is_help = options.is_help || option == "--help";
-    if (option == "--help") continue;
-    if (option != "--ranks" && option != "--device")
-      throw std::runtime_error("unknown option '" + option + "'; --help lists them");
-    if (++i == argc) throw std::runtime_error(option + " needs a value");
-    if (option == "--ranks") options.ranks = demo::parse_whole(option, argv[i], 1, 8);
-    if (option == "--device") options.where = demo::parse_where(argv[i]);
-  }
+  demo::read_options(argc, argv,
+                     {{"--ranks", [&](auto& t) { options.ranks = demo::parse_whole("--ranks", t, 1, 8); }},
+                      {"--device", [&](auto& t) { options.where = demo::parse_where(t); }}},
+                     {{"--help", &options.is_help}});
   return options;
 }
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -64,9 +63,8 @@ inline bool parse_second(std::string const& option, std::string const& text, cha
 
 inline Options parse_options(int argc, char** argv) {
   Options o;
-  using Take = std::function<void(std::string const&)>;
   using demo::parse_number, demo::parse_whole;
-  std::map<std::string, Take> const with_value = {
+  std::map<std::string, demo::TakeValue> const with_value = {
       {"--targets", [&](auto& t) { o.targets = parse_targets(t); }},
       {"--goal",
        [&](auto& t) { o.goal = sparge::CalibrationGoal{parse_second("--goal", t, "sparsity", "mass")}; }},
@@ -79,18 +77,7 @@ inline Options parse_options(int argc, char** argv) {
       {"--seed", [&](auto& t) { o.seed = parse_whole("--seed", t, 0, 1e15); }},
       {"--save", [&](auto& t) { o.save = t; }},
       {"--device", [&](auto& t) { o.where = demo::parse_where(t); }}};
-  for (int i = 1; i < argc; ++i) {
-    std::string const option = argv[i];
-    auto const entry = with_value.find(option);
-    if (option == "--help")
-      o.help = true;
-    else if (entry == with_value.end())
-      throw std::runtime_error("unknown option '" + option + "'; --help lists them");
-    else if (++i == argc)
-      throw std::runtime_error(option + " needs a value");
-    else
-      entry->second(argv[i]);
-  }
+  demo::read_options(argc, argv, with_value, {{"--help", &o.help}});
   return o;
 }
 

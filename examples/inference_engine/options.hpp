@@ -1,7 +1,6 @@
 #pragma once
 /// The command line of inference_engine.
 
-#include <functional>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -57,8 +56,7 @@ inline bool parse_is_plan(std::string const& text) {
 
 inline Options parse_options(int argc, char** argv) {
   Options o;
-  using Take = std::function<void(std::string const&)>;
-  std::map<std::string, Take> const with_value = {
+  std::map<std::string, demo::TakeValue> const with_value = {
       {"--model", [&](auto& t) { o.model = parse_model(t); }},
       {"--tokens", [&](auto& t) { o.tokens = demo::parse_whole("--tokens", t, 1, 1e6); }},
       {"--layers", [&](auto& t) { o.layers = demo::parse_whole("--layers", t, 1, 1000); }},
@@ -71,19 +69,7 @@ inline Options parse_options(int argc, char** argv) {
       {"--json", [&](auto& t) { o.json = t; }},
       {"--sources", [&](auto& t) { o.sources = t; }},
       {"--device", [&](auto& t) { o.is_plan = parse_is_plan(t); }}};
-  std::map<std::string, bool*> const alone = {{"--check", &o.is_check}, {"--help", &o.is_help}};
-  for (int i = 1; i < argc; ++i) {
-    std::string const option = argv[i];
-    if (auto const flag = alone.find(option); flag != alone.end()) {
-      *flag->second = true;
-      continue;
-    }
-    auto const entry = with_value.find(option);
-    if (entry == with_value.end())
-      throw std::runtime_error("unknown option '" + option + "'; --help lists them");
-    if (++i == argc) throw std::runtime_error(option + " needs a value");
-    entry->second(argv[i]);
-  }
+  demo::read_options(argc, argv, with_value, {{"--check", &o.is_check}, {"--help", &o.is_help}});
   return o;
 }
 

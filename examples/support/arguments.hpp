@@ -1,9 +1,11 @@
 #pragma once
-/// Values of command-line options.
+/// Command-line options and their values.
 
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
+#include <map>
 #include <stdexcept>
 #include <string>
 
@@ -44,6 +46,25 @@ inline Where parse_where(std::string const& text) {
   if (text == "cpu") return Where::cpu;
   if (text == "gpu") return Where::gpu;
   throw std::runtime_error("--device: given '" + text + "', needs auto, cpu or gpu");
+}
+
+using TakeValue = std::function<void(std::string const&)>;
+
+/// Hands each option's value to its entry of `with_value`, and sets the flag of one that stands `alone`.
+inline void read_options(int argc, char** argv, std::map<std::string, TakeValue> const& with_value,
+                         std::map<std::string, bool*> const& alone) {
+  for (int i = 1; i < argc; ++i) {
+    std::string const option = argv[i];
+    if (auto const flag = alone.find(option); flag != alone.end()) {
+      *flag->second = true;
+      continue;
+    }
+    auto const entry = with_value.find(option);
+    if (entry == with_value.end())
+      throw std::runtime_error("unknown option '" + option + "'; --help lists them");
+    if (++i == argc) throw std::runtime_error(option + " needs a value");
+    entry->second(argv[i]);
+  }
 }
 
 }  // namespace demo

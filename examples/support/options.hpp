@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <functional>
 #include <map>
 #include <optional>
 #include <stdexcept>
@@ -66,8 +65,7 @@ inline void check_arrays(Options const& o) {
 
 inline Options parse_options(int argc, char** argv) {
   Options o;
-  using Take = std::function<void(std::string const&)>;
-  std::map<std::string, Take> const with_value = {
+  std::map<std::string, TakeValue> const with_value = {
       {"--size", [&](auto& t) { o.size = parse_size(t); }},
       {"--sigma", [&](auto& t) { o.sigma = parse_number("--sigma", t, 0.1, 255), o.own_settings = true; }},
       {"--top-k", [&](auto& t) { o.top_k = parse_number("--top-k", t, 0, 1), o.own_settings = true; }},
@@ -81,21 +79,7 @@ inline Options parse_options(int argc, char** argv) {
       {"--q", [&](auto& t) { o.q = t; }},
       {"--k", [&](auto& t) { o.k = t; }},
       {"--v", [&](auto& t) { o.v = t; }}};
-  for (int i = 1; i < argc; ++i) {
-    std::string const option = argv[i];
-    auto const entry = with_value.find(option);
-    if (option == "--help") {
-      o.help = true;
-    } else if (option == "--markdown") {
-      o.markdown = true;
-    } else if (entry == with_value.end()) {
-      throw std::runtime_error("unknown option '" + option + "'; --help lists them");
-    } else if (++i == argc) {
-      throw std::runtime_error(option + " needs a value");
-    } else {
-      entry->second(argv[i]);
-    }
-  }
+  read_options(argc, argv, with_value, {{"--help", &o.help}, {"--markdown", &o.markdown}});
   check_arrays(o);
   return o;
 }

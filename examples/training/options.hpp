@@ -1,7 +1,6 @@
 #pragma once
 /// The command line of training_step.
 
-#include <functional>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -41,8 +40,7 @@ if --device gpu finds no GPU.
 
 inline Options parse_options(int argc, char** argv) {
   Options o;
-  using Take = std::function<void(std::string const&)>;
-  std::map<std::string, Take> const with_value = {
+  std::map<std::string, demo::TakeValue> const with_value = {
       {"--steps", [&](auto& t) { o.steps = demo::parse_whole("--steps", t, 4, 1e6); }},
       {"--rate", [&](auto& t) { o.learning_rate = demo::parse_number("--rate", t, 0, 1e3); }},
       {"--top-k", [&](auto& t) { o.top_k = demo::parse_number("--top-k", t, 0, 1); }},
@@ -50,20 +48,8 @@ inline Options parse_options(int argc, char** argv) {
       {"--seed", [&](auto& t) { o.seed = demo::parse_whole("--seed", t, 0, 1e15); }},
       {"--csv", [&](auto& t) { o.csv = t; }},
       {"--device", [&](auto& t) { o.where = demo::parse_where(t); }}};
-  std::map<std::string, bool*> const alone = {
-      {"--small", &o.is_small}, {"--check", &o.is_check}, {"--help", &o.is_help}};
-  for (int i = 1; i < argc; ++i) {
-    std::string const option = argv[i];
-    if (auto const flag = alone.find(option); flag != alone.end()) {
-      *flag->second = true;
-      continue;
-    }
-    auto const entry = with_value.find(option);
-    if (entry == with_value.end())
-      throw std::runtime_error("unknown option '" + option + "'; --help lists them");
-    if (++i == argc) throw std::runtime_error(option + " needs a value");
-    entry->second(argv[i]);
-  }
+  demo::read_options(argc, argv, with_value,
+                     {{"--small", &o.is_small}, {"--check", &o.is_check}, {"--help", &o.is_help}});
   return o;
 }
 
