@@ -376,4 +376,25 @@ __device__ __forceinline__ void wgmma_registers_k_major<float16, 128>(Fragment<1
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits()), "r"(static_cast<int>(accumulates)));
 }
 
+template <>
+__device__ __forceinline__ void wgmma_registers_k_major<float16, 64>(Fragment<64>& d,
+                                                                     std::uint32_t const (&a)[4],
+                                                                     PanelDescriptor b, bool accumulates) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+      "{%32, %33, %34, %35}, %36, p, 1, 1, 0;\n}\n"
+      : "+f"(d.value[0][0]), "+f"(d.value[0][1]), "+f"(d.value[0][2]), "+f"(d.value[0][3]),
+        "+f"(d.value[1][0]), "+f"(d.value[1][1]), "+f"(d.value[1][2]), "+f"(d.value[1][3]),
+        "+f"(d.value[2][0]), "+f"(d.value[2][1]), "+f"(d.value[2][2]), "+f"(d.value[2][3]),
+        "+f"(d.value[3][0]), "+f"(d.value[3][1]), "+f"(d.value[3][2]), "+f"(d.value[3][3]),
+        "+f"(d.value[4][0]), "+f"(d.value[4][1]), "+f"(d.value[4][2]), "+f"(d.value[4][3]),
+        "+f"(d.value[5][0]), "+f"(d.value[5][1]), "+f"(d.value[5][2]), "+f"(d.value[5][3]),
+        "+f"(d.value[6][0]), "+f"(d.value[6][1]), "+f"(d.value[6][2]), "+f"(d.value[6][3]),
+        "+f"(d.value[7][0]), "+f"(d.value[7][1]), "+f"(d.value[7][2]), "+f"(d.value[7][3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits()), "r"(static_cast<int>(accumulates)));
+}
+
 }  // namespace sparge

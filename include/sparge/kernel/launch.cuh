@@ -32,9 +32,10 @@ constexpr bool starts_early() {
     return false;
 }
 
+/// `early` only where the code that runs is sure to wait: not where an older architecture's might be translated on loading.
 template <class Kernel>
 cudaError_t launch(typename Kernel::Params const& params, std::int64_t blocks, std::int64_t smem_bytes,
-                   cudaStream_t stream) noexcept {
+                   cudaStream_t stream, bool early = starts_early<Kernel>()) noexcept {
   if (blocks == 0) return cudaSuccess;
   if (blocks < 0 || blocks > std::numeric_limits<std::int32_t>::max()) return cudaErrorInvalidConfiguration;
   PendingError const pending;
@@ -50,11 +51,11 @@ cudaError_t launch(typename Kernel::Params const& params, std::int64_t blocks, s
     config.blockDim = dim3(Kernel::threads);
     config.dynamicSmemBytes = static_cast<std::size_t>(smem_bytes);
     config.stream = stream;
-    cudaLaunchAttribute early{};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    config.attrs = &early;
-    config.numAttrs = starts_early<Kernel>() ? 1 : 0;
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    config.attrs = &attribute;
+    config.numAttrs = early ? 1 : 0;
     error = cudaLaunchKernelEx(&config, entry<Kernel>, params);
   }
   return pending.take_back(error);

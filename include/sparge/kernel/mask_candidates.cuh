@@ -11,13 +11,15 @@
 namespace sparge {
 
 /// A list for each thread, which no other touches, with room for all of the thread's `values`. Lists of a warp are padded to the
-/// longest one by NaN of no mass, so that no loop asks how long a list is.
+/// longest one by NaN of no mass, so that no loop asks how long a list is. Masses of short rows are listed too; those of long ones
+/// are made again, so that two rows fit an SM.
 template <int warps, int values>
 class CandidateLists {
 public:
   using Team = RowTeam<warps>;
-  static constexpr int stride = Team::threads;       ///< from one entry of a list to the next
-  static constexpr int words = 2 * values * stride;  ///< of a row: scores, then masses
+  static constexpr int stride = Team::threads;  ///< from one entry of a list to the next
+  static constexpr bool lists_masses = warps == 1;
+  static constexpr int words = (lists_masses ? 2 : 1) * values * stride;  ///< of a row: scores, then masses
   static constexpr std::int64_t bytes = std::int64_t{4} * words;
 
   __device__ __forceinline__ explicit CandidateLists(std::uint32_t* words_of_row)
@@ -32,12 +34,14 @@ public:
 #pragma unroll
     for (int v = 0; v < values; ++v) append_if_at_least<4 * stride>(end, scores[v], floor);
     int const blocks = static_cast<int>((end - begin) / (4 * stride));
+    largest_ = largest;
     longest_ = __reduce_max_sync(all_lanes, static_cast<std::uint32_t>(blocks));
     std::uint64_t mass = 0;
     for (int i = 0; i < longest_; ++i) {
       float const score = i < blocks ? score_[i * stride] : __uint_as_float(0x7fffffff);
       std::uint32_t const one = finite_softmax_mass(score, largest);
-      score_[i * stride] = score, mass_[i * stride] = one;
+      score_[i * stride] = score;
+      if constexpr (lists_masses) mass_[i * stride] = one;
       mass += one;
     }
     return team.tally(blocks, mass);
@@ -49,9 +53,10 @@ public:
     std::uint64_t mass = 0;
 #pragma unroll 2
     for (int i = 0; i < longest_; ++i) {
-      bool const counts = score_[i * stride] >= least;
+      float const score = score_[i * stride];
+      bool const counts = score >= least;
       blocks += counts;
-      mass += counts ? mass_[i * stride] : 0;
+      mass += counts ? mass_of(i, score) : 0;
     }
     return team.tally(blocks, mass);
   }
@@ -82,6 +87,13 @@ public:
   }
 
 private:
+  __device__ __forceinline__ std::uint32_t mass_of(int i, float score) const {
+    if constexpr (lists_masses)
+      return mass_[i * stride];
+    else
+      return finite_softmax_mass(score, largest_);
+  }
+
   static __device__ __forceinline__ Tally plus(Tally a, PackedTally packed) {
     Tally const b = unpack(packed);
     return {a.blocks + b.blocks, a.mass + b.mass};
@@ -102,13 +114,14 @@ private:
       unsigned const ballot = __ballot_sync(all_lanes, is_one);
       if (ballot == 0) continue;
       int const place = team.reserve(ballot, taken) + count_lower_lanes(ballot);
-      if (is_one) storage.candidate[place] = make_uint2(ranking_key(score), mass_[i * stride]);
+      if (is_one) storage.candidate[place] = make_uint2(ranking_key(score), mass_of(i, score));
     }
     Team::synchronize();
   }
 
   float* score_;
   std::uint32_t* mass_;
+  float largest_ = 0;
   int longest_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "sparge/core/linkage.hpp"
+#include "sparge/device/dependent_launch.cuh"
 #include "sparge/device/math.cuh"
 #include "sparge/kernel/launch.cuh"
 #include "sparge/kernel/mask_params.hpp"
@@ -28,6 +29,8 @@ public:
   static constexpr int warps = 8, threads = 32 * warps, ctas_per_sm = 4;
 
   static __device__ __forceinline__ void run(Params const& params, unsigned char*) {
+    let_next_kernel_start();
+    wait_for_kernel_before();
     __shared__ KeySum of_line[lines][head_dim];
     std::int64_t const head = blockIdx.x / params.segments;
     int const segment = static_cast<int>(blockIdx.x % params.segments);
@@ -80,6 +83,8 @@ public:
   static constexpr int threads = 256, ctas_per_sm = 3;
 
   static __device__ __forceinline__ void run(Params const& params, unsigned char*) {
+    let_next_kernel_start();
+    wait_for_kernel_before();
     __shared__ float mean[head_dim], size[head_dim];
     std::int64_t const tiles = (params.kv_blocks + split_tile_blocks - 1) / split_tile_blocks;
     std::int64_t const head = blockIdx.x / tiles, tile = blockIdx.x % tiles;
@@ -149,10 +154,11 @@ namespace detail {
 template <int head_dim>
 cudaError_t launch_mask_keys(MaskKeysParams const& params, std::int64_t kv_heads,
                              cudaStream_t stream) noexcept {
-  cudaError_t const error = launch<MaskCentre<head_dim>>(params, kv_heads * params.segments, 0, stream);
+  cudaError_t const error =
+      launch<MaskCentre<head_dim>>(params, kv_heads * params.segments, 0, stream, params.code_is_90a);
   if (error != cudaSuccess) return error;
   return launch<MaskSplitKeys<head_dim>>(params, kv_heads * ceil_div(params.kv_blocks, split_tile_blocks), 0,
-                                         stream);
+                                         stream, params.code_is_90a);
 }
 
 }  // namespace detail

@@ -49,6 +49,7 @@ struct MaskKeysParams {
       nullptr;  ///< out, [batch, kv_heads, kv_blocks, 2, head_dim]: high and low parts, f16
   std::int32_t kv_blocks = 0, head_dim = 0;
   std::int32_t segments = 0, segment_blocks = 0;  ///< of one head
+  bool code_is_90a = false;                       ///< see MaskScoresParams
 };
 
 /// Enqueues two kernels: the mean of the keys and, for each channel, the largest power of two that is at most the largest
@@ -73,6 +74,8 @@ struct MaskScoresParams {
   std::int64_t group_rows = 0, group_tiles = 0, pitch = 0;
   std::int32_t kv_blocks = 0, head_dim = 0;
   std::int32_t sm_count = 0;  ///< of the device
+  /// Whether the device runs code for 9.0a, which is never translated: it has wgmma, and waits where a kernel started early.
+  bool code_is_90a = false;
   float scale = 0;
 };
 
@@ -97,6 +100,7 @@ struct MaskSelectParams {
   std::int64_t whole_q_tokens = 0, kv_tokens = 0, first_q_block = 0;
   std::int32_t q_block = 0, kv_block = 0;
   std::uint32_t* mask = nullptr;  ///< out, [batch, heads, q_blocks, row_words]
+  bool code_is_90a = false;       ///< see MaskScoresParams
 };
 
 cudaError_t launch_mask_select(MaskSelectParams const& params, RowLayout const& layout,

@@ -26,27 +26,28 @@ struct EightChannels {
   }
 };
 
-/// 32 queries as the A operands of one warp's products, of which a lane holds parts of four rows, and what takes a sum of
-/// products of each back to a score.
-template <int head_dim>
+/// Queries as the A operands of one warp's products, `row_tiles` times 16 of them, and what takes a sum of products of each
+/// back to a score. A lane holds parts of two rows of a tile.
+template <int head_dim, int row_tiles>
 class SplitQueries {
 public:
-  static constexpr int row_tiles = 2, steps = head_dim / 16;
+  static constexpr int rows = 16 * row_tiles, steps = head_dim / 16;
 
   std::uint32_t high[row_tiles][steps][4], low[row_tiles][steps][4];
   float back_factor[row_tiles][2];
 
-  /// Row of the warp's 32.
+  /// Row of the warp's.
   static __device__ __forceinline__ int row(int tile, int r) { return 16 * tile + 8 * r + lane_index() / 4; }
 
-  /// `rows` of the 32 exist; the others are zeros.
-  __device__ __forceinline__ void load(float const* queries, int rows, float const* key_size, float scale) {
+  /// The first `existing` rows exist, if any; the others are zeros.
+  __device__ __forceinline__ void load(float const* queries, int existing, float const* key_size,
+                                       float scale) {
     int const channel = 2 * (lane_index() % 4);
 #pragma unroll
     for (int tile = 0; tile < row_tiles; ++tile)
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        bool const exists = row(tile, r) < rows;
+        bool const exists = row(tile, r) < existing;
         float const* const query = queries + row(tile, r) * head_dim + channel;
         float2 x[head_dim / 8];
 #pragma unroll

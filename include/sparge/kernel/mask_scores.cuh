@@ -13,29 +13,11 @@
 #include "sparge/device/swizzle.cuh"
 #include "sparge/kernel/launch.cuh"
 #include "sparge/kernel/mask_score_operands.cuh"
+#include "sparge/kernel/mask_score_step.cuh"
 #include "sparge/kernel/mask_scores_plain.cuh"
+#include "sparge/kernel/mask_scores_sm90.cuh"
 
 namespace sparge {
-
-/// A row tile and a step of columns of the chunk in work. Steps run through the columns of a row tile, then of the next.
-struct ScoreStep {
-  int chunk_tile, column, group;
-  int row;  ///< of the group
-
-  __device__ __forceinline__ ScoreStep(MaskScoresParams const& params, int step, int steps_of_tile)
-      : chunk_tile(step / steps_of_tile), column(step % steps_of_tile * RowLayout::step_columns) {
-    std::int64_t const tile = params.chunk.first_tile + chunk_tile;
-    group = static_cast<int>(tile / params.group_tiles);
-    row = static_cast<int>(tile % params.group_tiles) * RowLayout::tile_rows;
-  }
-
-  __device__ __forceinline__ void advance(MaskScoresParams const& params) {
-    column += RowLayout::step_columns;
-    if (column < params.kv_blocks) return;
-    column = 0, ++chunk_tile, row += RowLayout::tile_rows;
-    if (row >= params.group_rows) row = 0, ++group;
-  }
-};
 
 /// The thread blocks share all steps of a chunk equally, each a run of them. A warp holds 32 queries of a row tile in registers;
 /// key tiles come by asynchronous copies, `stages` - 1 steps ahead, whatever row tile they are for.
@@ -52,20 +34,18 @@ public:
   static constexpr std::int64_t most_smem_bytes = stages * 4 * RowLayout::step_columns * head_dim;
 
   static __device__ __forceinline__ void run(Params const& params, unsigned char* smem) {
-    int const steps_of_tile = (params.kv_blocks + columns - 1) / columns;
-    std::int64_t const steps = params.chunk.tiles * steps_of_tile;
-    int const first = static_cast<int>(steps * blockIdx.x / gridDim.x),
-              end = static_cast<int>(steps * (blockIdx.x + 1) / gridDim.x);
+    ScoreRun const share(params, columns);
+    int const first = share.first, end = share.end;
     if (first == end) return;
     std::uint32_t const keys = shared_address(smem);
-    ScoreStep at(params, first, steps_of_tile), ahead = at;
+    Step at(params, first, share.steps_of_tile), ahead = at;
 #pragma unroll
     for (int i = 0; i < stages - 1; ++i) {
       if (first + i < end) fetch(params, ahead, keys + i * stage_bytes);
       ahead.advance(params);
       cp_async_commit();
     }
-    SplitQueries<head_dim> queries;
+    Queries queries;
     int tile_held = -1;
     for (int step = first; step < end; ++step) {
       int const warp_row = at.row + 32 * warp_index(), rows = static_cast<int>(params.group_rows) - warp_row;
@@ -85,16 +65,17 @@ public:
   }
 
 private:
+  static constexpr int row_tiles = 2;
+  using Step = ScoreStep<RowLayout::step_columns>;
+  using Queries = SplitQueries<head_dim, row_tiles>;
   using Tile = SwizzledTile<head_dim>;
   using Sum = Fragment<RowLayout::step_columns>;
   static constexpr int columns = RowLayout::step_columns, column_tiles = columns / 8;
   static constexpr int part_bytes = columns * head_dim * 2,
                        stage_bytes = 2 * part_bytes;  ///< high parts, low parts
-  static constexpr int row_tiles = SplitQueries<head_dim>::row_tiles;
 
   /// Columns that do not exist are zeros.
-  static __device__ __forceinline__ void fetch(Params const& params, ScoreStep const& at,
-                                               std::uint32_t stage) {
+  static __device__ __forceinline__ void fetch(Params const& params, Step const& at, std::uint32_t stage) {
     constexpr int line_chunks = 2 * Tile::chunks, lines = threads / line_chunks;
     int const chunk = static_cast<int>(threadIdx.x) % line_chunks,
               line = static_cast<int>(threadIdx.x) / line_chunks;
@@ -109,9 +90,8 @@ private:
                   i * lines < left);
   }
 
-  static __device__ __forceinline__ void multiply(Params const& params, ScoreStep const& at,
-                                                  SplitQueries<head_dim> const& queries,
-                                                  std::uint32_t stage) {
+  static __device__ __forceinline__ void multiply(Params const& params, Step const& at,
+                                                  Queries const& queries, std::uint32_t stage) {
     Sum sum[row_tiles];
 #pragma unroll
     for (int i = 0; i < row_tiles; ++i) sum[i].clear();
@@ -155,8 +135,7 @@ private:
   }
 
   /// Columns of the step that do not exist score NaN.
-  static __device__ __forceinline__ void store(Params const& params, ScoreStep const& at,
-                                               SplitQueries<head_dim> const& queries,
+  static __device__ __forceinline__ void store(Params const& params, Step const& at, Queries const& queries,
                                                Sum const (&sum)[row_tiles]) {
     float* const out =
         reinterpret_cast<float*>(params.scores) + at.column +
@@ -169,7 +148,7 @@ private:
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         float const factor = queries.back_factor[i][r];
-        float* const line = out + SplitQueries<head_dim>::row(i, r) * params.pitch;
+        float* const line = out + Queries::row(i, r) * params.pitch;
 #pragma unroll
         for (int j = 0; j < column_tiles; ++j) {
           float2 score = make_float2(factor * sum[i].at(r, j, 0), factor * sum[i].at(r, j, 1));
@@ -203,18 +182,27 @@ private:
 
 namespace detail {
 
-template <class Kernel>
+template <class Kernel, int step_columns>
 cudaError_t launch_scores(MaskScoresParams const& params, cudaStream_t stream) noexcept {
-  std::int64_t const steps = params.chunk.tiles * ceil_div(params.kv_blocks, RowLayout::step_columns);
+  std::int64_t const steps = params.chunk.tiles * ceil_div(params.kv_blocks, step_columns);
   std::int64_t const most = std::int64_t{std::max(params.sm_count, 1)} * Kernel::ctas_per_sm;
-  return launch<Kernel>(params, std::min(steps, most), Kernel::most_smem_bytes, stream);
+  return launch<Kernel>(params, std::min(steps, most), Kernel::most_smem_bytes, stream, params.code_is_90a);
+}
+
+template <int head_dim>
+cudaError_t launch_scores(MaskScoresParams const& params, cudaStream_t stream) noexcept {
+  if (params.code_is_90a) {
+    using Kernel = MaskScoresSm90<head_dim>;
+    return launch_scores<Kernel, Kernel::columns>(params, stream);
+  }
+  return launch_scores<MaskScores<head_dim>, RowLayout::step_columns>(params, stream);
 }
 
 }  // namespace detail
 
 SPARGE_INLINE cudaError_t launch_mask_scores(MaskScoresParams const& params, cudaStream_t stream) noexcept {
-  if (params.head_dim == 64) return detail::launch_scores<MaskScores<64>>(params, stream);
-  if (params.head_dim == 128) return detail::launch_scores<MaskScores<128>>(params, stream);
+  if (params.head_dim == 64) return detail::launch_scores<64>(params, stream);
+  if (params.head_dim == 128) return detail::launch_scores<128>(params, stream);
   return cudaErrorInvalidValue;  // a problem of another head_dim is refused long before
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "sparge/core/linkage.hpp"
+#include "sparge/device/dependent_launch.cuh"
 #include "sparge/kernel/launch.cuh"
 #include "sparge/kernel/mask_memory_row.cuh"
 #include "sparge/kernel/mask_register_row.cuh"
@@ -96,6 +97,7 @@ public:
 
   static __device__ __forceinline__ void run(Params const& params, unsigned char* smem) {
     __shared__ typename Team::Storage storage[rows];
+    wait_for_kernel_before();
     int const row_of_block = warps == 1 ? warp_index() : 0;
     RowPosition const at(params.rows, std::int64_t{blockIdx.x} * rows + row_of_block);
     if (!at.exists) return;
@@ -166,7 +168,7 @@ cudaError_t launch_shortest_select(MaskSelectParams const& params, cudaStream_t 
                 "a plan counts on no more shared memory than this for the shortest rows of a kernel");
   if (params.rows.kv_blocks <= Kernel::blocks)
     return launch<Kernel>(params, params.rows.chunk.tiles * (RowLayout::tile_rows / Kernel::rows),
-                          Kernel::most_smem_bytes, stream);
+                          Kernel::most_smem_bytes, stream, params.code_is_90a);
   if constexpr (sizeof...(Longer) > 0) return launch_shortest_select<Longer...>(params, stream);
   return cudaErrorInvalidValue;  // longer rows are ranked in scratch
 }
@@ -180,8 +182,8 @@ SPARGE_INLINE cudaError_t launch_mask_select(MaskSelectParams const& params, Row
                                     stream);
   return detail::launch_shortest_select<MaskSelect<1, 4>, MaskSelect<1, 8>, MaskSelect<1, 16>,
                                         MaskSelect<1, 24>, MaskSelect<1, 40>, MaskSelect<4, 16>,
-                                        MaskSelect<8, 16>, MaskSelect<8, 32>, MaskSelect<16, 32>>(params,
-                                                                                                  stream);
+                                        MaskSelect<8, 16>, MaskSelect<8, 32>, MaskSelect<8, 64>>(params,
+                                                                                                 stream);
 }
 
 }  // namespace sparge

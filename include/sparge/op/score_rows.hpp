@@ -40,8 +40,13 @@ inline MaskRowsParams rows_params(AttentionProblem const& p, MaskRule const& rul
   return params;
 }
 
-inline MaskKeysParams keys_params(AttentionProblem const& p, SelectScratch const& scratch,
-                                  PooledVectors const& pooled) {
+/// Whether the device of a layout runs code for 9.0a that this build has.
+inline bool runs_code_for_90a(RowLayout const& layout) {
+  return layout.capability == 90 && has_kernels_of(Arch::sm90a, built::targets);
+}
+
+inline MaskKeysParams keys_params(AttentionProblem const& p, RowLayout const& layout,
+                                  SelectScratch const& scratch, PooledVectors const& pooled) {
   KeySegments const segments = KeySegments::of(p.kv_blocks());
   MaskKeysParams params;
   params.pooled_k = pooled.k;
@@ -53,6 +58,7 @@ inline MaskKeysParams keys_params(AttentionProblem const& p, SelectScratch const
   params.head_dim = p.head_dim;
   params.segments = static_cast<std::int32_t>(segments.count);
   params.segment_blocks = static_cast<std::int32_t>(segments.blocks);
+  params.code_is_90a = runs_code_for_90a(layout);
   return params;
 }
 
@@ -71,6 +77,7 @@ inline MaskScoresParams scores_params(AttentionProblem const& p, RowLayout const
   params.kv_blocks = static_cast<std::int32_t>(p.kv_blocks());
   params.head_dim = p.head_dim;
   params.sm_count = layout.sm_count;
+  params.code_is_90a = runs_code_for_90a(layout);
   params.scale = p.logit_scale();
   return params;
 }
@@ -81,7 +88,7 @@ Status enqueue_scored_rows(AttentionProblem const& p, RowLayout const& layout, S
                            PooledVectors const& pooled, cudaStream_t stream, EnqueueRows enqueue_rows) {
   if (!has_pairs(p)) return {};
   SPARGE_TRY(launch_result("kernel of keys",
-                           launch_mask_keys(keys_params(p, scratch, pooled), layout.groups, stream)));
+                           launch_mask_keys(keys_params(p, layout, scratch, pooled), layout.groups, stream)));
   MaskScoresParams scores = scores_params(p, layout, scratch, pooled);
   for (std::int64_t first = 0; first < layout.tiles; first += layout.chunk_tiles) {
     scores.chunk = {first, std::min(layout.chunk_tiles, layout.tiles - first)};

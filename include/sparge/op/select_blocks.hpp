@@ -17,7 +17,8 @@ inline Status enqueue_select(AttentionProblem const& p, RowLayout const& layout,
                           p.q_offset / p.q_block,
                           p.q_block,
                           p.kv_block,
-                          mask.data};
+                          mask.data,
+                          runs_code_for_90a(layout)};
   return enqueue_scored_rows(p, layout, scratch, pooled, stream, [&](RowChunk const& chunk) {
     params.rows.chunk = chunk;
     return launch_result("selecting kernel", launch_mask_select(params, layout, stream));

@@ -43,8 +43,8 @@ struct RowLayout {
 
   std::int64_t groups = 0, group_rows = 0, group_tiles = 0;
   std::int64_t tiles = 0, chunk_tiles = 0;
-  std::int32_t sm_count = 0;  ///< of the device
-  std::int64_t pitch = 0;     ///< values from one row of scores to the next
+  std::int32_t sm_count = 0, capability = 0;  ///< of the device
+  std::int64_t pitch = 0;                     ///< values from one row of scores to the next
   bool in_registers =
       false;  ///< whether selection holds a row in registers; otherwise it ranks rows as statistics do
   bool in_shared = false;  ///< whether ranked rows fit shared memory; otherwise they live in scratch
@@ -52,6 +52,7 @@ struct RowLayout {
   static constexpr RowLayout of(AttentionProblem const& p, Device const& device) {
     RowLayout layout;
     layout.sm_count = device.sm_count;
+    layout.capability = device.capability();
     layout.groups = p.batch * p.kv_heads;
     layout.group_rows = p.heads / p.kv_heads * p.q_blocks();
     layout.group_tiles = ceil_div(layout.group_rows, tile_rows);
