@@ -26,7 +26,9 @@ public:
     schedule_ = Schedule::lay_out(carver, shape, 1);
   }
 
-  SchedulePass pass(ScheduleLines lines) const { return {schedule_, shape_, lines}; }
+  SchedulePass pass(ScheduleLines lines, bool starts_first = false) const {
+    return {schedule_, shape_, lines, starts_first};
+  }
 
   /// `count` values of a piece of the scratch.
   template <class Value>
@@ -53,31 +55,31 @@ private:
   Schedule schedule_;
 };
 
-void check_pass(PassScratch const& scratch, Lines const& lines, ScheduleShape const& shape) {
+void check_pass(PassScratch const& scratch, Lines const& lines, ScheduleShape const& shape,
+                OrderOfWork const& order) {
   Schedule const& schedule = scratch.schedule();
-  OrderOfWork const order = order_work(lines, shape);
   std::vector<std::uint32_t> lengths;
   for (auto const& line : lines) lengths.push_back(length_of(line));
   CHECK(scratch.read(schedule.counts, lines.size()) == lengths);
-  auto const items = static_cast<std::uint32_t>(order.items.size());
+  auto const items = static_cast<std::uint32_t>(order.items.size()),
+             has_gaps = static_cast<std::uint32_t>(order.has_gaps());
   CHECK(scratch.read(schedule.header, Schedule::fields) ==
-        std::vector<std::uint32_t>{0, items,
-                                   items + (order.lists_all ? 0 : static_cast<std::uint32_t>(lines.size())),
-                                   static_cast<std::uint32_t>(order.splits.size())});
+        std::vector<std::uint32_t>{items, order.all_end(), order.first_tile, has_gaps,
+                                   static_cast<std::uint32_t>(order.splits.size()), 0});
   CHECK(fields_of(scratch.read(schedule.items, items)) == fields_of(order.items));
   CHECK(fields_of(scratch.read(schedule.splits, order.splits.size())) == fields_of(order.splits));
   auto const listed = scratch.read(schedule.listed, (lines.size() + 31) / 32);
   for (std::size_t tile = 0; tile < lines.size(); ++tile)
-    CHECK((listed[tile / 32] >> tile % 32 & 1) == order.is_listed[tile]);
+    CHECK((listed[tile / 32] >> tile % 32 & 1) == order.is_gap(tile));
 }
 
 /// Of the items and the tiles after them each goes to one producer.
-void check_queue(PassScratch const& scratch, Lines const& lines, ScheduleShape const& shape, int producers) {
-  OrderOfWork const order = order_work(lines, shape);
+void check_queue(PassScratch const& scratch, Lines const& lines, ScheduleShape const& shape,
+                 OrderOfWork const& order, int producers) {
   std::vector<std::pair<int, int>> wanted, taken;
   for (WorkItem const& item : order.items) wanted.emplace_back(static_cast<int>(item.tile), item.slot);
   for (std::size_t tile = 0; tile < lines.size(); ++tile)
-    if (!order.is_listed[tile]) wanted.emplace_back(static_cast<int>(tile), -1);
+    if (!order.is_gap(tile)) wanted.emplace_back(static_cast<int>(tile), -1);
   std::vector<int> const all = probe::take_all(scratch.schedule(), static_cast<int>(shape.tiles),
                                                static_cast<int>(shape.blocks), producers);
   for (std::size_t i = 0; i < all.size(); i += 2) taken.emplace_back(all[i], all[i + 1]);
@@ -100,10 +102,20 @@ void check_mask(AttentionProblem const& p, MaskWords const& mask, std::int64_t w
   Stream const stream;
   CHECK_CUDA(launch_schedule(params, stream));
   stream.wait();
-  check_pass(rows, rows_of(p, mask), row);
-  check_pass(columns, columns_of(p, mask), column);
-  check_queue(rows, rows_of(p, mask), row, 3);
-  check_queue(columns, columns_of(p, mask), column, 40);
+  Lines const in_rows = rows_of(p, mask), in_columns = columns_of(p, mask);
+  OrderOfWork const order = order_work(in_rows, row), of_columns = order_work(in_columns, column);
+  check_pass(rows, in_rows, row, order);
+  check_pass(columns, in_columns, column, of_columns);
+  check_queue(rows, in_rows, row, order, 3);
+  check_queue(columns, in_columns, column, of_columns, 40);
+  // Rows alone, as before O: without what workers start with.
+  params.passes[0] = rows.pass(ScheduleLines::rows, true);
+  params.count = 1;
+  CHECK_CUDA(launch_schedule(params, stream));
+  stream.wait();
+  OrderOfWork const after_first = order_work(in_rows, row, true);
+  check_pass(rows, in_rows, row, after_first);
+  check_queue(rows, in_rows, row, after_first, 3);
 }
 
 }  // namespace

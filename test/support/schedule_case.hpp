@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "sparge/kernel/schedule_rule.cuh"
+#include "sparge/plan/schedule_rule.hpp"
 #include "support/host_tensor.hpp"
 #include "support/random.hpp"
 
@@ -64,24 +64,59 @@ inline std::uint64_t count_kept(Lines const& lines) {
 struct OrderOfWork {
   std::vector<WorkItem> items;
   std::vector<SplitLine> splits;
-  std::vector<bool> is_listed;
+  std::vector<bool> is_listed, is_started;  ///< never both
   bool lists_all;
+  std::uint32_t first_tile;  ///< of those after the items
+
+  bool is_gap(std::size_t tile) const { return is_listed[tile] || is_started[tile]; }
+  bool has_gaps() const {
+    for (std::size_t tile = first_tile; tile < is_listed.size(); ++tile)
+      if (is_gap(tile)) return true;
+    return false;
+  }
+  std::uint32_t all_end() const {
+    return static_cast<std::uint32_t>(items.size() + (lists_all ? 0 : is_listed.size() - first_tile));
+  }
 };
 
 inline std::uint32_t length_of(std::vector<std::int32_t> const& line) {
   return static_cast<std::uint32_t>(line.size());
 }
 
+inline ScheduleRule rule_for(Lines const& lines, ScheduleShape const& shape) {
+  std::uint64_t const kept = count_kept(lines);
+  std::uint32_t const even = ScheduleRule::even_length(kept, shape);
+  std::uint64_t excess = 0;
+  for (auto const& line : lines) excess += ScheduleRule::excess_of(length_of(line), even);
+  return {kept, excess, shape};
+}
+
+/// The tiles that workers start with before the order is known.
+inline std::vector<bool> started_first(Lines const& lines, ScheduleShape const& shape) {
+  std::uint64_t sampled = 0;
+  for (std::int32_t i = 0; i < ScheduleRule::samples; ++i)
+    sampled += lines[static_cast<std::size_t>(ScheduleRule::sample(i, shape.tiles))].size();
+  std::vector<bool> started;
+  for (auto const& line : lines)
+    started.push_back(static_cast<std::int64_t>(started.size()) < shape.workers &&
+                      ScheduleRule::starts_first(length_of(line), sampled));
+  return started;
+}
+
 /// Pieces in the order of tiles, then whole lines by class of length.
-inline OrderOfWork order_work(Lines const& lines, ScheduleShape const& shape) {
-  ScheduleRule const rule(count_kept(lines), shape);
-  OrderOfWork order{{}, {}, {}, rule.lists_all()};
+inline OrderOfWork order_work(Lines const& lines, ScheduleShape const& shape, bool starts_first = false) {
+  ScheduleRule const rule = rule_for(lines, shape);
+  OrderOfWork order{{}, {}, {}, std::vector<bool>(lines.size(), false), rule.lists_all(), 0};
+  if (starts_first) order.is_started = started_first(lines, shape);
+  auto const started = std::count(order.is_started.begin(), order.is_started.end(), true);
+  if (started == std::min(shape.tiles, shape.workers)) order.first_tile = static_cast<std::uint32_t>(started);
   std::vector<std::uint32_t> whole;
   for (std::uint32_t tile = 0; tile < lines.size(); ++tile) {
     std::uint32_t const count = length_of(lines[tile]);
-    order.is_listed.push_back(rule.lists(count));
-    if (rule.lists(count) && !rule.splits(count)) whole.push_back(tile);
-    if (!rule.splits(count)) continue;
+    bool const is_left = !order.is_started[tile];
+    order.is_listed.push_back(is_left && rule.lists(count));
+    if (is_left && rule.lists(count) && !rule.splits(count)) whole.push_back(tile);
+    if (!is_left || !rule.splits(count)) continue;
     std::int32_t const pieces = rule.pieces(count), slot = static_cast<std::int32_t>(order.items.size());
     order.splits.push_back({tile, slot, pieces});
     auto const border = [&](std::int32_t piece) {
@@ -92,7 +127,7 @@ inline OrderOfWork order_work(Lines const& lines, ScheduleShape const& shape) {
     for (std::int32_t piece = 0; piece < pieces; ++piece)
       order.items.push_back({tile, border(piece), border(piece + 1), slot + piece});
   }
-  auto const class_of = [&](std::uint32_t tile) { return ScheduleRule::class_of(length_of(lines[tile])); };
+  auto const class_of = [&](std::uint32_t tile) { return rule.class_of(length_of(lines[tile])); };
   std::stable_sort(whole.begin(), whole.end(),
                    [&](std::uint32_t a, std::uint32_t b) { return class_of(a) > class_of(b); });
   for (std::uint32_t tile : whole)

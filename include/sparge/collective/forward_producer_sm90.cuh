@@ -35,7 +35,7 @@ public:
   /// its verdict is read: before its slot is needed for another, and when there are no new tiles. Where this warp has registers
   /// for it, a tile is chosen and its Q asked for while keys of the one before are still to be asked for.
   __device__ __forceinline__ void run(int index, int producers) {
-    TileQueue<Params> queue(params_, index, producers);
+    TileQueue<Params> queue(params_, index, producers, TileStart::before_order);
     Item item, next;
     bool has_item = choose(queue, item, true);
     while (has_item) {
@@ -69,9 +69,12 @@ private:
 
   // ---- What comes next -------------------------------------------------------------------------------------------------
 
-  /// The next tile, whose Q is asked for. False where there is none, or, unless `may_wait`, where only a verdict can tell.
+  /// The next tile, whose Q is asked for. False where there is none, or, unless `may_wait`, where only a verdict or the order of tiles can
+  /// tell: nobody waits for the order while keys of the first tile are still to be asked for.
   __device__ __forceinline__ bool choose(TileQueue<Params>& queue, Item& item, bool may_wait) {
     while (true) {
+      if (!may_wait && !queue.is_settled()) return false;
+      queue.settle();
       if (queue.is_empty() && (!may_wait || unjudged_ == 0)) return false;
       int redo = 0;
       if (queue.is_empty() || unjudged_ == Pipe::verdicts) {

@@ -19,13 +19,15 @@ public:
 
   /// The next item, or one whose tile is past the last. Tiles that are items are passed over where they come up once more.
   __device__ __forceinline__ WorkItem next() {
-    std::uint32_t const items = schedule_.header[Schedule::items_end],
-                        end = schedule_.header[Schedule::all_end];
+    static_assert(Schedule::items_end == 0 && Schedule::all_end == 1 && Schedule::first_tile == 2 &&
+                  Schedule::has_gaps == 3);
+    uint4 const header = *reinterpret_cast<uint4 const*>(schedule_.header);
+    std::uint32_t const items = header.x, end = header.y, first_tile = header.z, has_gaps = header.w;
     while (true) {
       std::uint32_t const place = next_place();
       if (place < items) return schedule_.items[place];
-      std::uint32_t const tile = place - items;
-      if (place < end && items > 0 && schedule_.listed[tile / 32] >> tile % 32 & 1) continue;
+      std::uint32_t const tile = place - items + first_tile;
+      if (place < end && has_gaps && schedule_.listed[tile / 32] >> tile % 32 & 1) continue;
       return {place < end ? tile : tiles_, 0, blocks_, -1};
     }
   }

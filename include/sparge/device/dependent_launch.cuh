@@ -4,7 +4,8 @@
 
 namespace sparge {
 
-/// Returns once the kernel before has ended and what it wrote can be read. Before anything in global memory is touched.
+/// Returns, in each thread that calls it, once the kernel before has ended and what it wrote can be read. Before anything is touched that the
+/// kernel before, or what that one had to wait for itself, may have in use.
 __device__ __forceinline__ void wait_for_kernel_before() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

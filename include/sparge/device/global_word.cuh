@@ -17,4 +17,11 @@ __device__ __forceinline__ float load_once_or_nan(float const* from, int index, 
   return word;
 }
 
+/// As it is in memory now, and not in a cache of this SM.
+__device__ __forceinline__ std::uint32_t load_uncached(std::uint32_t const* from) {
+  std::uint32_t word;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(word) : "l"(from) : "memory");
+  return word;
+}
+
 }  // namespace sparge

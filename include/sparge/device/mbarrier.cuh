@@ -37,12 +37,13 @@ public:
   __device__ __forceinline__ std::uint32_t shared() const { return shared_; }
 
 private:
-  /// May sleep for a while before it says no.
+  /// Sleeps up to 10 ms before it says no. Without a hint it would do so after about a microsecond: warps that ask anew take cycles of shared memory
+  /// from wgmma, 1.2 % of all in the forward loop.
   __device__ __forceinline__ bool is_complete(std::uint32_t parity) const {
     std::uint32_t complete;
     asm volatile(
         "{\n.reg .pred p;\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2, 0x989680;\n"
         "selp.u32 %0, 1, 0, p;\n}\n"
         : "=r"(complete)
         : "r"(shared_), "r"(parity)

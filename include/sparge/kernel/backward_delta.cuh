@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "sparge/device/dependent_launch.cuh"
 #include "sparge/device/math.cuh"
 #include "sparge/device/warp.cuh"
 #include "sparge/device/widen.cuh"
@@ -11,7 +12,8 @@
 
 namespace sparge {
 
-/// `head_dim / 8` lanes share a row, 16 bytes of O and of dO each. Sums are in f32 and in a fixed order.
+/// `head_dim / 8` lanes share a row, 16 bytes of O and of dO each. Sums are in f32 and in a fixed order. Reads nothing of the kernel before, but
+/// one thread block waits for it at the end, so that what comes next does not pass it by.
 template <class T, int head_dim>
 class BackwardDelta {
 public:
@@ -25,6 +27,7 @@ public:
 #pragma unroll
     for (int pass = 0; pass < delta_rows / rows_a_pass; ++pass)
       write_row(params, head, first + pass * rows_a_pass + static_cast<int>(threadIdx.x) / lanes_a_row);
+    if (blockIdx.x == 0) wait_for_kernel_before();
   }
 
 private:
@@ -79,10 +82,11 @@ private:
 };
 
 template <class T>
-cudaError_t launch_backward_delta(BackwardDeltaParams<T> const& params, cudaStream_t stream) noexcept {
+cudaError_t launch_backward_delta(BackwardDeltaParams<T> const& params, bool is_ordering,
+                                  cudaStream_t stream) noexcept {
   std::int64_t const blocks = params.all_heads * (params.padded_rows / delta_rows);
-  if (params.head_dim == 64) return launch<BackwardDelta<T, 64>>(params, blocks, 0, stream);
-  if (params.head_dim == 128) return launch<BackwardDelta<T, 128>>(params, blocks, 0, stream);
+  if (params.head_dim == 64) return launch<BackwardDelta<T, 64>>(params, blocks, 0, stream, is_ordering);
+  if (params.head_dim == 128) return launch<BackwardDelta<T, 128>>(params, blocks, 0, stream, is_ordering);
   return cudaErrorInvalidValue;  // validate_problem() refuses other head_dims
 }
 

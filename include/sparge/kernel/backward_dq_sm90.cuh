@@ -22,6 +22,7 @@ public:
   using T = std::conditional_t<config.dtype == ElementType::bf16, bfloat16, float16>;
   static constexpr int threads = config.threads(), ctas_per_sm = config.ctas_per_sm;
   static constexpr std::int64_t most_smem_bytes = config.smem_bytes();
+  static constexpr bool starts_early = true;
 
   struct Params {
     DqTensors tensors;
@@ -32,7 +33,8 @@ public:
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // code for other targets is empty, and no plan chooses it there
     DqPipe<config> const pipe(shared_address(smem));
     if (threadIdx.x == 0) pipe.init();
-    let_next_kernel_start();
+    wait_for_kernel_before();
+    let_next_kernel_start();  // it reads at once whether the order, which is known now, splits tiles
     __syncthreads();
     // The same for all lanes, which the compiler cannot see.
     int const warpgroup = __shfl_sync(all_lanes, static_cast<int>(threadIdx.x) / 128, 0);

@@ -16,9 +16,11 @@ namespace sparge {
 /// Query rows that a thread block of delta takes.
 inline constexpr std::int32_t delta_rows = 64;
 
-/// Defined in kernel/backward_delta.cuh; T is bfloat16 or float16.
+/// `is_ordering`: right after launch_schedule() in the stream, beside which it then runs. Defined in kernel/backward_delta.cuh; T is bfloat16 or
+/// float16.
 template <class T>
-cudaError_t launch_backward_delta(BackwardDeltaParams<T> const& params, cudaStream_t stream) noexcept;
+cudaError_t launch_backward_delta(BackwardDeltaParams<T> const& params, bool is_ordering,
+                                  cudaStream_t stream) noexcept;
 
 template <int row>
 using backward_element =

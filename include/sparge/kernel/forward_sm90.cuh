@@ -36,8 +36,6 @@ public:
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // code for other targets is empty, and no plan chooses it there
     if (threadIdx.x == 0)
       for (int team = 0; team < teams; ++team) pipe_of(smem, team).init();
-    let_next_kernel_start();
-    wait_for_kernel_before();
     __syncthreads();
     // The same for all lanes, which the compiler cannot see.
     int const warpgroup = __shfl_sync(all_lanes, static_cast<int>(threadIdx.x) / 128, 0);
@@ -54,7 +52,8 @@ public:
 #endif
   }
 
-  /// After launch_schedule() in the stream.
+  /// Right after launch_schedule() in the stream. Begins while the tiles are still being ordered: all that came before has ended when that
+  /// begins, and producers wait for the order when they ask for it.
   static Status enqueue(ForwardParams<T> const& forward, std::int64_t blocks, cudaStream_t stream) noexcept {
     if (blocks == 0) return {};
     Params params{{}, forward};

@@ -23,7 +23,7 @@ constexpr std::int64_t most_smem_bytes() {
     return 0;
 }
 
-/// Whether a kernel begins with wait_for_kernel_before(), so that it may start before the one before has ended.
+/// Whether a kernel waits with wait_for_kernel_before() for all that it reads of the one before, so that it may start before that has ended.
 template <class Kernel>
 constexpr bool starts_early() {
   if constexpr (requires { Kernel::starts_early; })

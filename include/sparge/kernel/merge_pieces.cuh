@@ -6,6 +6,7 @@
 #include "sparge/collective/slot_rows.cuh"
 #include "sparge/collective/tile_order.cuh"
 #include "sparge/device/dependent_launch.cuh"
+#include "sparge/device/global_word.cuh"
 #include "sparge/device/math.cuh"
 #include "sparge/kernel/launch.cuh"
 #include "sparge/kernel/schedule_params.hpp"
@@ -22,6 +23,16 @@ public:
   static constexpr int threads = 256, lanes_a_row = head_dim / lane_channels;
   static constexpr int rows = threads / lanes_a_row, parts = tile_rows / rows;
   static_assert(tile_rows % rows == 0);
+
+  /// Waits for the kernel before, which has written the pieces. False where there are none: the order was known before that kernel let
+  /// this one start, so that all but one thread block leave at once. That one waits, so that what comes next does not pass by
+  /// the kernel before.
+  static __device__ __forceinline__ bool wait(Schedule const& schedule) {
+    let_next_kernel_start();
+    bool const is_split = load_uncached(schedule.header + Schedule::splits_end) != 0;
+    if (is_split || blockIdx.x == 0) wait_for_kernel_before();
+    return is_split;
+  }
 
   /// Calls visit(line, row of the tile, first channel) in each thread.
   template <class Visit>
@@ -44,7 +55,7 @@ public:
   static constexpr bool starts_early = true;
 
   static __device__ __forceinline__ void run(Params const& params, unsigned char*) {
-    wait_for_kernel_before();
+    if (!Rows::wait(params.schedule)) return;
     Rows::for_each(params.schedule, [&](SplitLine const& line, int row, int channel) {
       MergeRows(params, line, row).merge(channel);
     });
@@ -117,7 +128,7 @@ public:
 
   /// A slot holds 128 rows: of a tile of one tensor, or 64 each of tiles of two.
   static __device__ __forceinline__ void run(Params const& params, unsigned char*) {
-    wait_for_kernel_before();
+    if (!Rows::wait(params.schedule)) return;
     Rows::for_each(params.schedule, [&](SplitLine const& line, int row, int channel) {
       sum_row(params, line, row, channel);
       sum_row(params, line, row + slot_rows / 2, channel);

@@ -17,6 +17,8 @@ SPARGE_INLINE cudaError_t launch_schedule(ScheduleParams const& given, cudaStrea
     blocks += of_pass;
   }
   cudaError_t const error = launch<ScheduleCount>(params, blocks, 0, stream);
+  // This and what follows may start early, since their code is sure to wait: rows for sm90a run on 9.0 alone and are built only where all
+  // is built for 90a too, which 9.0 then prefers to code of older architectures.
   return error != cudaSuccess ? error : launch<ScheduleBuild>(params, params.count, 0, stream);
 }
 

@@ -7,7 +7,7 @@
 #include "sparge/device/dependent_launch.cuh"
 #include "sparge/device/warp.cuh"
 #include "sparge/kernel/schedule_params.hpp"
-#include "sparge/kernel/schedule_rule.cuh"
+#include "sparge/plan/schedule_rule.hpp"
 
 namespace sparge {
 
@@ -20,11 +20,11 @@ public:
   static constexpr bool starts_early = true;
 
   static __device__ __forceinline__ void run(Params const& params, unsigned char*) {
-    __shared__ Shared shared;
     let_next_kernel_start();
     wait_for_kernel_before();
+    __shared__ Shared shared;
     SchedulePass const& pass = params.passes[blockIdx.x];
-    ScheduleBuild build(params, pass, shared, ScheduleRule(sum_counts(pass, shared), pass.shape));
+    ScheduleBuild build(params, pass, shared, make_rule(pass, shared));
     build.count_items();
     build.place();
     if (shared.items == 0) return;
@@ -37,16 +37,16 @@ private:
   static constexpr int classes = ScheduleRule::classes;
 
   struct Shared {
-    std::uint64_t kept[warps];
+    std::uint64_t kept[warps], excess[warps];
     std::uint32_t place[classes]
                        [warps];  ///< how many items; then, the index of the first one. Longest class first
-    std::uint32_t sums[warps], pieces[warps], splits[warps];
-    std::uint32_t items, all_pieces, all_splits;
+    std::uint32_t sums[warps], pieces[warps], splits[warps], listed[warps], started[warps];
+    std::uint32_t items, all_splits;
   };
 
   /// A line, in its lane.
   struct Line {
-    bool is_listed, is_split;
+    bool is_started, is_listed, is_split;  ///< at most the first; or the second and perhaps the third
     std::uint32_t tile, count;
     int pieces, order;  ///< 0 where it is not split; of its class, longest first
   };
@@ -57,29 +57,49 @@ private:
     int const words = static_cast<int>((pass.shape.tiles + 31) / 32), a_warp = (words + warps - 1) / warps;
     first_word_ = min(warp_index() * a_warp, words);
     end_word_ = min(first_word_ + a_warp, words);
+    may_start_ =
+        pass.starts_first ? static_cast<std::uint32_t>(min(pass.shape.tiles, pass.shape.workers)) : 0;
+    if (may_start_ == 0) return;
+    std::uint64_t sampled = 0;
+    if (lane_index() < ScheduleRule::samples)
+      sampled = pass.schedule.counts[ScheduleRule::sample(lane_index(), pass.shape.tiles)];
+    sampled_ = warp_sum(sampled);
   }
 
-  static __device__ __forceinline__ std::uint64_t sum_counts(SchedulePass const& pass, Shared& shared) {
+  static __device__ __forceinline__ ScheduleRule make_rule(SchedulePass const& pass, Shared& shared) {
+    std::uint64_t const kept = sum_of_lines(pass, shared.kept, [](std::uint32_t count) { return count; });
+    std::uint32_t const even = ScheduleRule::even_length(kept, pass.shape);
+    std::uint64_t const excess = sum_of_lines(
+        pass, shared.excess, [&](std::uint32_t count) { return ScheduleRule::excess_of(count, even); });
+    return {kept, excess, pass.shape};
+  }
+
+  template <class Value>
+  static __device__ __forceinline__ std::uint64_t sum_of_lines(SchedulePass const& pass,
+                                                               std::uint64_t (&sums)[warps], Value value) {
     std::uint64_t sum = 0;
 #pragma unroll 8
     for (std::int64_t tile = threadIdx.x; tile < pass.shape.tiles; tile += threads)
-      sum += pass.schedule.counts[tile];
+      sum += value(pass.schedule.counts[tile]);
     sum = warp_sum(sum);
-    if (lane_index() == 0) shared.kept[warp_index()] = sum;
+    if (lane_index() == 0) sums[warp_index()] = sum;
     __syncthreads();
-    return warp_sum(shared.kept[lane_index()]);
+    return warp_sum(sums[lane_index()]);
   }
 
   __device__ __forceinline__ Line line_at(int word) const {
     std::int64_t const tile = std::int64_t{32} * word + lane_index();
     bool const exists = tile < pass_.shape.tiles;
     std::uint32_t const count = exists ? pass_.schedule.counts[tile] : 0;
-    Line line{exists && rule_.lists(count),
-              exists && rule_.splits(count),
+    bool const is_started = tile < may_start_ && ScheduleRule::starts_first(count, sampled_),
+               is_left = exists && !is_started;
+    Line line{is_started,
+              is_left && rule_.lists(count),
+              is_left && rule_.splits(count),
               static_cast<std::uint32_t>(tile),
               count,
               0,
-              classes - 1 - ScheduleRule::class_of(count)};
+              classes - 1 - rule_.class_of(count)};
     if (line.is_split) line.pieces = rule_.pieces(count);
     return line;
   }
@@ -90,19 +110,25 @@ private:
     for (int i = static_cast<int>(threadIdx.x); i < classes * warps; i += threads)
       (&shared_.place[0][0])[i] = 0;
     __syncthreads();
-    std::uint32_t pieces = 0, splits = 0;
+    std::uint32_t pieces = 0, splits = 0, listed = 0, started = 0;
 #pragma unroll 4
     for (int word = first_word_; word < end_word_; ++word) {
       Line const line = line_at(word);
-      std::uint32_t const bits = __ballot_sync(all_lanes, line.is_listed);
+      std::uint32_t const bits = __ballot_sync(all_lanes, line.is_listed || line.is_started);
       if (lane_index() == 0) pass_.schedule.listed[word] = bits;
       if (line.is_listed && !line.is_split) atomicAdd(&shared_.place[line.order][warp], 1u);
       pieces += line.pieces;
       splits += line.is_split;
+      listed += line.is_listed;
+      started += line.is_started;
     }
     pieces = warp_sum(pieces);
     splits = warp_sum(splits);
-    if (lane_index() == 0) shared_.pieces[warp] = pieces, shared_.splits[warp] = splits;
+    listed = warp_sum(listed);
+    started = warp_sum(started);
+    if (lane_index() != 0) return;
+    shared_.pieces[warp] = pieces, shared_.splits[warp] = splits;
+    shared_.listed[warp] = listed, shared_.started[warp] = started;
   }
 
   /// Inclusive.
@@ -140,21 +166,28 @@ private:
     }
     __syncthreads();  // all have read the counts of pieces
     if (warp_index() == 0) {
+      std::uint32_t const listed = warp_sum(shared_.listed[lane_index()]),
+                          started = warp_sum(shared_.started[lane_index()]);
       shared_.pieces[lane_index()] = pieces - shared_.pieces[lane_index()];
       shared_.splits[lane_index()] = splits - shared_.splits[lane_index()];
-      if (lane_index() == 31) publish(all_pieces + sums, splits);
+      if (lane_index() == 31) publish(all_pieces + sums, splits, listed, started);
     }
     __syncthreads();
   }
 
-  __device__ __forceinline__ void publish(std::uint32_t items, std::uint32_t splits) const {
+  __device__ __forceinline__ void publish(std::uint32_t items, std::uint32_t splits, std::uint32_t listed,
+                                          std::uint32_t started) const {
+    // Where every worker has its first tile the others follow without a look at bits.
+    std::uint32_t const first_tile = started == may_start_ ? started : 0;
     shared_.items = items;
     shared_.all_splits = splits;
     std::uint32_t* const header = pass_.schedule.header;
     header[Schedule::next] = 0;
     header[Schedule::items_end] = items;
     header[Schedule::all_end] =
-        items + (rule_.lists_all() ? 0 : static_cast<std::uint32_t>(pass_.shape.tiles));
+        items + (rule_.lists_all() ? 0 : static_cast<std::uint32_t>(pass_.shape.tiles) - first_tile);
+    header[Schedule::first_tile] = first_tile;
+    header[Schedule::has_gaps] = listed + started > first_tile;
     header[Schedule::splits_end] = splits;
   }
 
@@ -248,6 +281,8 @@ private:
   Shared& shared_;
   ScheduleRule rule_;
   int first_word_, end_word_;
+  std::uint32_t may_start_;    ///< tiles that workers may start with
+  std::uint64_t sampled_ = 0;  ///< kept blocks of the lines that stand for all
 };
 
 }  // namespace sparge

@@ -10,7 +10,7 @@
 
 namespace sparge {
 
-/// A warp counts a row; a thread block counts 32 neighbouring columns over all heads of a group, a warp every eighth square of
+/// A warp counts a few rows, whose words it asks for at once; a thread block counts 32 neighbouring columns over all heads of a group, a warp every eighth square of
 /// 32 x 32 bits.
 class ScheduleCount {
 public:
@@ -23,39 +23,50 @@ public:
     int pass = 0;
     if (block >= params.passes[0].count_blocks) block -= params.passes[0].count_blocks, pass = 1;
     if (params.passes[pass].lines == ScheduleLines::rows)
-      count_rows(params, params.passes[pass], block);
+      count_rows(params, params.passes[pass], std::int64_t{block} * warps + warp_index(),
+                 std::int64_t{params.passes[pass].count_blocks} * warps);
     else
       count_columns(params, params.passes[pass], block);
   }
-
-  static constexpr std::int64_t most_row_blocks = 4096;
 
   /// Thread blocks for a pass.
   static constexpr std::int64_t blocks_for(ScheduleParams const& params, SchedulePass const& pass) {
     if (pass.lines == ScheduleLines::columns)
       return params.kv_blocks == 0 ? 0 : pass.shape.tiles / params.kv_blocks * params.row_words;
-    std::int64_t const needed = ceil_div(pass.shape.tiles, warps);
+    std::int64_t const needed = ceil_div(pass.shape.tiles, warps * rows_at_once);
     return needed < most_row_blocks ? needed : most_row_blocks;
   }
 
 private:
+  /// Four, so that the rows of a small mask take few multiprocessors and the kernel that starts early has the others at once.
+  static constexpr int rows_at_once = 4;
+  static constexpr std::int64_t most_row_blocks = 4096;
+
+  /// By a warp: rows `first`, `first + step` ..
+  static __device__ __forceinline__ void count_rows(Params const& params, SchedulePass const& pass,
+                                                    std::int64_t first, std::int64_t step) {
+    for (; first < pass.shape.tiles; first += rows_at_once * step) {
+      int kept[rows_at_once] = {};
+      for (int word = lane_index(); word < params.row_words; word += 32) {
+        std::uint32_t const valid = valid_bits(32 * word, params.kv_blocks);
+#pragma unroll
+        for (int i = 0; i < rows_at_once; ++i)
+          if (std::int64_t const row = first + i * step; row < pass.shape.tiles)
+            kept[i] += __popc(params.mask[row * params.row_words + word] & valid);
+      }
+#pragma unroll
+      for (int i = 0; i < rows_at_once; ++i) {
+        int const sum = warp_sum(kept[i]);
+        std::int64_t const row = first + i * step;
+        if (lane_index() == 0 && row < pass.shape.tiles) pass.schedule.counts[row] = sum;
+      }
+    }
+  }
+
   /// The bits of a word that begins at block `first` and stand for a block.
   static __device__ __forceinline__ std::uint32_t valid_bits(int first, int blocks) {
     int const valid = blocks - first;
     return valid >= 32 ? ~0u : (1u << valid) - 1;
-  }
-
-  static __device__ __forceinline__ void count_rows(Params const& params, SchedulePass const& pass,
-                                                    int block) {
-    std::int64_t const step = std::int64_t{pass.count_blocks} * warps;
-    for (std::int64_t row = std::int64_t{block} * warps + warp_index(); row < pass.shape.tiles; row += step) {
-      std::uint32_t const* const words = params.mask + row * params.row_words;
-      int kept = 0;
-      for (int word = lane_index(); word < params.row_words; word += 32)
-        kept += __popc(words[word] & valid_bits(32 * word, params.kv_blocks));
-      kept = warp_sum(kept);
-      if (lane_index() == 0) pass.schedule.counts[row] = kept;
-    }
   }
 
   static __device__ __forceinline__ void count_columns(Params const& params, SchedulePass const& pass,

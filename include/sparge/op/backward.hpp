@@ -187,10 +187,10 @@ Status check_backward_arguments(BackwardPlan<T> const& plan, BackwardArgs<T> con
                           {"mask.data", place_of(args.mask)}});
 }
 
-/// Of the passes that run kernels for sm90a: orders their tiles.
+/// Of the passes that run kernels for sm90a: orders their tiles. Tells whether there are such.
 template <class T>
 Status schedule_backward(BackwardPlan<T> const& plan, BackwardArgs<T> const& args,
-                         BackwardScratch const& scratch, cudaStream_t stream) {
+                         BackwardScratch const& scratch, bool* is_ordering, cudaStream_t stream) {
   ScheduleParams params;
   std::int32_t const rows[] = {plan.dkdv_kernel, plan.dq_kernel};
   for (std::int32_t row : rows) {
@@ -200,7 +200,8 @@ Status schedule_backward(BackwardPlan<T> const& plan, BackwardArgs<T> const& arg
         config.pass == BackwardPass::dkdv ? ScheduleLines::columns : ScheduleLines::rows;
     if (shape.tiles > 0) params.passes[params.count++] = {scratch.of(config.pass), shape, lines};
   }
-  if (params.count == 0) return {};
+  *is_ordering = params.count > 0;
+  if (!*is_ordering) return {};
   params.mask = args.mask.data;
   params.kv_blocks = static_cast<std::int32_t>(plan.problem.kv_blocks());
   params.row_words = static_cast<std::int32_t>(plan.problem.row_words());
@@ -267,9 +268,11 @@ Status backward(BackwardPlan<T> const& plan, BackwardArgs<T> const& args, Worksp
   Carver carver(workspace.data);
   BackwardScratch const scratch =
       detail::lay_out_backward(carver, p, plan.dkdv_kernel, plan.dq_kernel, plan.device);
-  SPARGE_TRY(detail::schedule_backward(plan, args, scratch, stream));
-  SPARGE_TRY(launch_result("delta kernel",
-                           launch_backward_delta(detail::backward_delta_params(p, args, scratch), stream)));
+  bool is_ordering = false;
+  SPARGE_TRY(detail::schedule_backward(plan, args, scratch, &is_ordering, stream));
+  SPARGE_TRY(launch_result(
+      "delta kernel",
+      launch_backward_delta(detail::backward_delta_params(p, args, scratch), is_ordering, stream)));
   SPARGE_TRY(detail::enqueue_pass(plan, args, scratch, plan.dkdv_kernel, stream));
   return detail::enqueue_pass(plan, args, scratch, plan.dq_kernel, stream);
 }

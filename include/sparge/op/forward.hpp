@@ -86,8 +86,8 @@ ForwardParams<T> forward_params(ForwardPlan<T> const& plan, ForwardArgs<T> const
 template <class T>
 Status schedule_forward(ForwardPlan<T> const& plan, ForwardParams<T> const& params, cudaStream_t stream) {
   ScheduleParams schedule;
-  schedule.passes[0] = {params.schedule,
-                        forward_shape(plan.problem, forward_table[plan.kernel], plan.device)};
+  schedule.passes[0] = {params.schedule, forward_shape(plan.problem, forward_table[plan.kernel], plan.device),
+                        ScheduleLines::rows, true};
   schedule.count = 1;
   schedule.mask = params.mask;
   schedule.kv_blocks = params.kv_blocks;

@@ -30,7 +30,7 @@ struct ScheduleShape {
   std::int64_t workers = 1;  ///< tiles that a GPU full of thread blocks computes at a time
 };
 
-/// The constants of the rule (kernel/schedule_rule.cuh), and the bounds that follow from it.
+/// The constants of the rule (plan/schedule_rule.hpp), and the bounds that follow from it.
 struct ScheduleBounds {
   static constexpr std::int64_t least_piece_blocks = 16;  ///< a piece is not made for less
   static constexpr std::int64_t listed_a_worker =
@@ -58,13 +58,21 @@ private:
 
 /// What the device is told of the order of work, in the workspace.
 struct Schedule {
-  /// Words of `header`.
-  enum Field : std::int32_t { next, items_end, all_end, splits_end, fields };
+  /// Words of `header`: what a queue reads of it is one aligned load.
+  enum Field : std::int32_t {
+    items_end,   ///< items
+    all_end,     ///< items, and tiles after them
+    first_tile,  ///< after the items tiles follow from this one on
+    has_gaps,    ///< whether `listed` tells which of them to pass over
+    splits_end,  ///< split lines
+    next,        ///< asked for so far
+    fields
+  };
 
-  std::uint32_t* header = nullptr;  ///< asked for so far; items; items and tiles after them; split lines
+  std::uint32_t* header = nullptr;
   std::uint32_t* counts = nullptr;  ///< [tiles]: kept blocks of each line
   WorkItem* items = nullptr;        ///< pieces, then whole lines
-  std::uint32_t* listed = nullptr;  ///< a bit a tile: it is among the items
+  std::uint32_t* listed = nullptr;  ///< a bit a tile: it is among the items, or started before them
   SplitLine* splits = nullptr;
   float* partials = nullptr;  ///< a slot a piece
 
