@@ -10,8 +10,8 @@
 
 namespace sparge {
 
-/// A warp counts a few rows, whose words it asks for at once; a thread block counts 32 neighbouring columns over all heads of a group, a warp every eighth square of
-/// 32 x 32 bits.
+/// A warp counts a few rows, whose words it asks for at once; a thread block counts 32 neighbouring columns over all heads of a
+/// group, a warp every eighth square of 32 x 32 bits.
 class ScheduleCount {
 public:
   using Params = ScheduleParams;
@@ -38,7 +38,7 @@ public:
   }
 
 private:
-  /// Four, so that the rows of a small mask take few multiprocessors and the kernel that starts early has the others at once.
+  /// So that the rows of a small mask take few multiprocessors, and a kernel that starts early has the others at once.
   static constexpr int rows_at_once = 4;
   static constexpr std::int64_t most_row_blocks = 4096;
 

@@ -33,8 +33,8 @@ struct ScheduleParams {
 };
 
 /// Counts the kept blocks of every line; then, in a launch of one thread block a pass, orders the lines and sets the counter of
-/// what was asked for to 0. The first launch starts when all before it in the stream has ended,
-/// so the kernel that follows may read what came before without waiting. Defined in kernel/schedule.cuh.
+/// what was asked for to 0. The first launch starts when all before it in the stream has
+/// ended, so the kernel that follows may read what came before without waiting. Defined in kernel/schedule.cuh.
 cudaError_t launch_schedule(ScheduleParams const& params, cudaStream_t stream) noexcept;
 
 /// Of the rows of O that were split.

@@ -1,5 +1,5 @@
 #pragma once
-/// plan_backward and backward: validate, look up both rows, launch delta, the order of work and the two passes.
+/// plan_backward and backward: validate, look up both rows, launch the order of work, delta and the two passes.
 
 #include <utility>
 
