@@ -9,7 +9,7 @@
 #include "sparge/collective/dkdv_pipe_sm90.cuh"
 #include "sparge/collective/probability_grad.cuh"
 #include "sparge/collective/slot_rows.cuh"
-#include "sparge/collective/store_gradient_sm90.cuh"
+#include "sparge/collective/store_rows_sm90.cuh"
 #include "sparge/device/element_mask.cuh"
 #include "sparge/device/fragment.cuh"
 #include "sparge/device/ldmatrix.cuh"
@@ -65,7 +65,7 @@ public:
       reclaim_staging();
       weigh();
     }
-    wait_for_stored_gradient();
+    wait_for_staged_rows();
   }
 
 private:
@@ -273,11 +273,11 @@ private:
     if constexpr (is_v) pipe_.mail_empty(slot, warp_).wait(mail_at_.parity() ^ 1);
     std::uint32_t const staged = pipe_.mail(slot, warp_);
     __syncwarp();
-    stage_gradient<T>(grad_, is_v ? weight_unit : params_.scale, staged, staged_panel_bytes);
+    stage_rows<T>(grad_, is_v ? weight_unit : params_.scale, staged, staged_panel_bytes);
     fence_shared_for_copies();
     __syncwarp();
     KeyTile const at = pipe_.read_key_tile(item_ % Pipe::key_tiles);
-    store_gradient<head_dim>(out_tensor_, {0, at.tile * config.kv_tile + 16 * warp_, at.head, at.batch},
+    store_staged_rows<head_dim>(out_tensor_, {0, at.tile * config.kv_tile + 16 * warp_, at.head, at.batch},
                              staged, staged_panel_bytes);
   }
 
@@ -289,7 +289,7 @@ private:
 
   /// The staged gradient has been read: its mail slot may serve again.
   __device__ __forceinline__ void reclaim_staging() {
-    wait_for_stored_gradient();
+    wait_for_staged_rows();
     if constexpr (!is_v) release_mail();
   }
 

@@ -7,7 +7,7 @@
 #include "sparge/collective/dkdv_team_pipe_sm90.cuh"
 #include "sparge/collective/probability_grad.cuh"
 #include "sparge/collective/slot_rows.cuh"
-#include "sparge/collective/store_gradient_sm90.cuh"
+#include "sparge/collective/store_rows_sm90.cuh"
 #include "sparge/device/element_mask.cuh"
 #include "sparge/device/fragment.cuh"
 #include "sparge/device/swizzle.cuh"
@@ -59,7 +59,7 @@ public:
       weigh();
       release_keys();
     }
-    wait_for_stored_gradient();
+    wait_for_staged_rows();
   }
 
 private:
@@ -222,14 +222,14 @@ private:
     asm volatile("bar.sync %0, 128;" ::"r"(1 + team_) : "memory");
     int const slot = item_ % 2;
     std::uint32_t const staged_k = staged(pipe_.k(slot)), staged_v = staged(pipe_.v(slot));
-    stage_gradient<T>(grad_k_, params_.scale, staged_k, Pipe::kv_panel_bytes);
-    stage_gradient<T>(grad_v_, 1.f, staged_v, Pipe::kv_panel_bytes);
+    stage_rows<T>(grad_k_, params_.scale, staged_k, Pipe::kv_panel_bytes);
+    stage_rows<T>(grad_v_, 1.f, staged_v, Pipe::kv_panel_bytes);
     fence_shared_for_copies();
     __syncwarp();
     KeyTile const at = pipe_.read_key_tile(item_ % Pipe::key_tiles);
     BoxOrigin const origin{0, at.tile * config.kv_tile + 16 * warp_, at.head, at.batch};
-    store_gradient<head_dim>(grad_k_tensor_, origin, staged_k, Pipe::kv_panel_bytes);
-    store_gradient<head_dim>(grad_v_tensor_, origin, staged_v, Pipe::kv_panel_bytes);
+    store_staged_rows<head_dim>(grad_k_tensor_, origin, staged_k, Pipe::kv_panel_bytes);
+    store_staged_rows<head_dim>(grad_v_tensor_, origin, staged_v, Pipe::kv_panel_bytes);
   }
 
   /// dK, then dV, before scaling, which those who add the pieces do.
@@ -245,7 +245,7 @@ private:
 
   /// The staged gradients of the tile before have been read.
   __device__ __forceinline__ void release_keys() {
-    wait_for_stored_gradient();
+    wait_for_staged_rows();
     pipe_.kv_empty((item_ - 1) % 2).arrive();
   }
 

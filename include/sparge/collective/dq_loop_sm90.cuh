@@ -6,7 +6,7 @@
 #include "sparge/collective/dq_pipe_sm90.cuh"
 #include "sparge/collective/probability_grad.cuh"
 #include "sparge/collective/slot_rows.cuh"
-#include "sparge/collective/store_gradient_sm90.cuh"
+#include "sparge/collective/store_rows_sm90.cuh"
 #include "sparge/device/element_mask.cuh"
 #include "sparge/device/fragment.cuh"
 #include "sparge/device/swizzle.cuh"
@@ -60,7 +60,7 @@ public:
       rows = next;
       differentiate(rows);
     }
-    wait_for_stored_gradient();
+    wait_for_staged_rows();
   }
 
 private:
@@ -202,7 +202,7 @@ private:
   __device__ __forceinline__ void finish(Rows const& rows) {
     pin(grad_);
     release_k();
-    wait_for_stored_gradient();
+    wait_for_staged_rows();
 #pragma unroll
     for (int r = 0; r < 2; ++r)
       if (rows.keeps_none[r]) grad_.clear_row(r);
@@ -215,11 +215,11 @@ private:
   }
 
   __device__ __forceinline__ void store_rows() const {
-    stage_gradient<T>(grad_, params_.scale, staged(), Pipe::q_panel_bytes);
+    stage_rows<T>(grad_, params_.scale, staged(), Pipe::q_panel_bytes);
     fence_shared_for_copies();
     __syncwarp();
     DqTile const at = pipe_.read_tile(tile_ % Pipe::tiles);
-    store_gradient<config.head_dim>(out_tensor_,
+    store_staged_rows<config.head_dim>(out_tensor_,
                                     {0, at.tile * config.q_tile + 16 * warp(), at.head, at.batch}, staged(),
                                     Pipe::q_panel_bytes);
   }
