@@ -73,7 +73,7 @@ private:
     store_shared(pipe_.delta() + 16 * lane_index(), delta);
     Mbarrier const full = pipe_.q_full();
     if (elect_lane()) {
-      pipe_.note_tile(tile_ % Pipe::tiles, {at.batch, at.head, at.tile}, partial);
+      pipe_.tile_note(tile_ % Pipe::tiles).write(at, partial);
       full.arrive_expecting(Pipe::q_bytes);
     } else {
       full.arrive();  // every lane for the values that it brought
@@ -94,11 +94,8 @@ private:
   static __device__ __forceinline__ void load_rows(std::uint32_t tile, CUtensorMap const& tensor,
                                                    TilePosition const& at, Mbarrier full) {
     int const token = uniform(at.tile) * config.q_tile, head = uniform(at.head), batch = uniform(at.batch);
-    if (elect_lane()) {
-#pragma unroll
-      for (int panel = 0; panel < Pipe::panels; ++panel)
-        load_box(tile + panel * Pipe::q_panel_bytes, tensor, {panel * 64, token, head, batch}, full);
-    }
+    if (elect_lane())
+      load_panels<Pipe::panels>(tile, Pipe::q_panel_bytes, tensor, {0, token, head, batch}, full);
     __syncwarp();
   }
 
@@ -121,7 +118,7 @@ private:
 
   __device__ __forceinline__ void note_end() {
     pipe_.q_empty().wait(q_at_.parity() ^ 1);
-    if (elect_lane()) pipe_.note_tile(tile_ % Pipe::tiles, {0, 0, -1}, -1);
+    if (elect_lane()) pipe_.tile_note(tile_ % Pipe::tiles).write_end();
     pipe_.q_full().arrive();
   }
 

@@ -141,10 +141,8 @@ private:
       pipe_.note_work(slot, ForwardWork::tile(slot, verdict_at_.slot(), redo));
       pipe_.note_tile(verdict_at_.slot(), at);
       full.arrive_expecting(Pipe::q_bytes);
-#pragma unroll
-      for (int panel = 0; panel < Pipe::panels; ++panel)
-        load_box(pipe_.q(slot) + panel * Pipe::q_panel_bytes, tensors_.q,
-                 {panel * 64, tile * config.q_tile, head, batch}, full);
+      load_panels<Pipe::panels>(pipe_.q(slot), Pipe::q_panel_bytes, tensors_.q,
+                                {0, tile * config.q_tile, head, batch}, full);
     }
     __syncwarp();
     q_at_.advance();
@@ -175,7 +173,7 @@ private:
     return Keys::gather(item.walk, item.block, params_.kv_blocks);
   }
 
-  __device__ __forceinline__ void request_k(Keys const& keys, BoxOrigin head, ForwardStep const& step) {
+  __device__ __forceinline__ void request_k(Keys const& keys, BoxOrigin head, KeyStep const& step) {
     int const slot = k_at_.slot();
     pipe_.kv_empty(slot).wait(k_at_.parity() ^ 1);
     Mbarrier const full = pipe_.kv_full(slot);

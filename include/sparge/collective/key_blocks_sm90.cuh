@@ -57,7 +57,7 @@ public:
 
 private:
   static constexpr int block_tokens = 64;
-  static constexpr int block_panel_bytes = block_tokens * Pipe::panel_row_bytes;
+  static constexpr int block_panel_bytes = block_tokens * panel_row_bytes;
   static constexpr int most = Pipe::kv_panel_bytes / block_panel_bytes;  ///< blocks of a tile
 
   int block_[most];

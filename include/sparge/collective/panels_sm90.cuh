@@ -1,16 +1,24 @@
 #pragma once
-/// Copies of tiles that lie in shared memory in panels of 64 channels (PanelDescriptor): a box a panel. By one lane.
+/// Tiles that lie in shared memory in panels of 64 channels (PanelDescriptor): where a chunk is, and copies, a box a panel.
 
 #include <cstdint>
 
 #include "sparge/device/mbarrier.cuh"
+#include "sparge/device/swizzle.cuh"
 #include "sparge/device/tma_sm90.cuh"
 
 namespace sparge {
 
-inline constexpr int panel_channels = 64;
+inline constexpr int panel_channels = 64, panel_row_bytes = 128;
 
-/// Has the first `panels` panels of the rows from `at` on copied to `tile`, where panels lie `panel_bytes` apart.
+/// Where the first or second `half` of channels 16 step .. 16 step + 15 is, in row `row` of those that begin at `rows`. A lane l of
+/// ldmatrix or stmatrix names row l mod 16 and half l / 16. Panels lie `panel_bytes` apart.
+__device__ __forceinline__ std::uint32_t chunk_of_step(std::uint32_t rows, int row, int half, int step,
+                                                       int panel_bytes) {
+  return rows + step / 4 * panel_bytes + SwizzledTile<panel_channels>::offset(row, 2 * (step % 4) + half);
+}
+
+/// By one lane: has the first `panels` panels of the rows from `at` on copied to `tile`, where panels lie `panel_bytes` apart.
 template <int panels>
 __device__ __forceinline__ void load_panels(std::uint32_t tile, int panel_bytes, CUtensorMap const& tensor,
                                             BoxOrigin at, Mbarrier full) {

@@ -7,17 +7,15 @@
 #include "sparge/collective/panels_sm90.cuh"
 #include "sparge/device/convert.cuh"
 #include "sparge/device/fragment.cuh"
-#include "sparge/device/swizzle.cuh"
 #include "sparge/device/tma_sm90.cuh"
 #include "sparge/device/warp.cuh"
 
 namespace sparge {
 
-/// Rows times their factors, rounded, to panels that lie `panel_bytes` apart. `see(j, pair)` is called with every pair of values
-/// that is written, which are a lane's j-th of four at a time.
-template <class T, int head_dim, class See>
-__device__ __forceinline__ void stage_rows(Fragment<head_dim> const& rows, float const (&factor)[2],
-                                           std::uint32_t staged, int panel_bytes, See see) {
+/// Rows times `factor`, rounded, to panels that lie `panel_bytes` apart.
+template <class T, int head_dim>
+__device__ __forceinline__ void stage_rows(Fragment<head_dim> const& rows, float factor, std::uint32_t staged,
+                                           int panel_bytes) {
   int const lane = reread_lane_index(), row = lane % 16, half = lane / 16;
 #pragma unroll
   for (int i = 0; i < head_dim / 16; ++i) {
@@ -25,19 +23,10 @@ __device__ __forceinline__ void stage_rows(Fragment<head_dim> const& rows, float
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       int const group = 2 * i + j / 2, r = j % 2;
-      values[j] = pack<T>(rows.at(r, group, 0) * factor[r], rows.at(r, group, 1) * factor[r]);
-      see(j, values[j]);
+      values[j] = pack<T>(rows.at(r, group, 0) * factor, rows.at(r, group, 1) * factor);
     }
-    stmatrix(staged + i / 4 * panel_bytes + SwizzledTile<panel_channels>::offset(row, 2 * (i % 4) + half),
-             values);
+    stmatrix(chunk_of_step(staged, row, half, i, panel_bytes), values);
   }
-}
-
-/// The same where all rows have one factor.
-template <class T, int head_dim>
-__device__ __forceinline__ void stage_rows(Fragment<head_dim> const& rows, float factor, std::uint32_t staged,
-                                           int panel_bytes) {
-  stage_rows<T>(rows, {factor, factor}, staged, panel_bytes, [](int, std::uint32_t) {});
 }
 
 /// By the whole warp, once all its lanes have fenced: what was staged, to the rows from `at` on.
