@@ -9,11 +9,10 @@
 #include "sparge/collective/dkdv_pipe_sm90.cuh"
 #include "sparge/collective/probability_grad.cuh"
 #include "sparge/collective/slot_rows.cuh"
-#include "sparge/collective/store_gradient_sm90.cuh"
+#include "sparge/collective/store_rows_sm90.cuh"
 #include "sparge/device/element_mask.cuh"
 #include "sparge/device/fragment.cuh"
 #include "sparge/device/ldmatrix.cuh"
-#include "sparge/device/swizzle.cuh"
 #include "sparge/device/tma_sm90.cuh"
 #include "sparge/device/warp.cuh"
 #include "sparge/device/wgmma_sm90.cuh"
@@ -65,7 +64,7 @@ public:
       reclaim_staging();
       weigh();
     }
-    wait_for_stored_gradient();
+    wait_for_staged_rows();
   }
 
 private:
@@ -130,8 +129,7 @@ private:
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < q_tile / 16; ++i)
-      wgmma_registers<T>(grad_, packed_[i], queries.advance(i * 16 * Pipe::panel_row_bytes),
-                         accumulates || i > 0);
+      wgmma_registers<T>(grad_, packed_[i], queries.advance(i * 16 * panel_row_bytes), accumulates || i > 0);
     wgmma_commit();
   }
 
@@ -241,17 +239,16 @@ private:
 
   __device__ __forceinline__ bool has_keys(int item) const {
     pipe_.kv_full(0).wait(item % 2);
-    return !pipe_.read_key_tile(item % Pipe::key_tiles).is_end();
+    return !pipe_.key_note(item % Pipe::key_tiles).is_end();
   }
 
   /// K or V to registers, as the A of the first product.
   __device__ __forceinline__ void load_keys() {
-    std::uint32_t const rows = (is_v ? pipe_.k(0) : pipe_.v(0)) + warp_ * (16 * Pipe::panel_row_bytes);
+    std::uint32_t const rows = (is_v ? pipe_.k(0) : pipe_.v(0)) + warp_ * (16 * panel_row_bytes);
     int const row = lane_index() % 16, half = lane_index() / 16;
 #pragma unroll
     for (int i = 0; i < head_dim / 16; ++i)
-      ldmatrix(keys_[i],
-               rows + i / 4 * Pipe::kv_panel_bytes + SwizzledTile<64>::offset(row, 2 * (i % 4) + half));
+      ldmatrix(keys_[i], chunk_of_step(rows, row, half, i, Pipe::kv_panel_bytes));
     __syncwarp();
     pipe_.kv_empty(0).arrive();
   }
@@ -260,7 +257,7 @@ private:
   __device__ __forceinline__ void finish() {
     pin(grad_);
     release_second();
-    int const partial = pipe_.read_partial(item_ % Pipe::key_tiles);
+    int const partial = pipe_.key_note(item_ % Pipe::key_tiles).read_partial();
     if (partial >= 0)
       store_piece(partial);
     else
@@ -273,12 +270,12 @@ private:
     if constexpr (is_v) pipe_.mail_empty(slot, warp_).wait(mail_at_.parity() ^ 1);
     std::uint32_t const staged = pipe_.mail(slot, warp_);
     __syncwarp();
-    stage_gradient<T>(grad_, is_v ? weight_unit : params_.scale, staged, staged_panel_bytes);
+    stage_rows<T>(grad_, is_v ? weight_unit : params_.scale, staged, staged_panel_bytes);
     fence_shared_for_copies();
     __syncwarp();
-    KeyTile const at = pipe_.read_key_tile(item_ % Pipe::key_tiles);
-    store_gradient<head_dim>(out_tensor_, {0, at.tile * config.kv_tile + 16 * warp_, at.head, at.batch},
-                             staged, staged_panel_bytes);
+    TilePosition const at = pipe_.key_note(item_ % Pipe::key_tiles).read();
+    store_staged_rows<head_dim>(out_tensor_, {0, at.tile * config.kv_tile + 16 * warp_, at.head, at.batch},
+                                staged, staged_panel_bytes);
   }
 
   /// dK comes before dV in a slot. Before scaling, which those who add the pieces do.
@@ -289,7 +286,7 @@ private:
 
   /// The staged gradient has been read: its mail slot may serve again.
   __device__ __forceinline__ void reclaim_staging() {
-    wait_for_stored_gradient();
+    wait_for_staged_rows();
     if constexpr (!is_v) release_mail();
   }
 
@@ -310,7 +307,7 @@ private:
     mail_at_.advance();
   }
 
-  static constexpr int staged_panel_bytes = 16 * Pipe::panel_row_bytes;
+  static constexpr int staged_panel_bytes = 16 * panel_row_bytes;
 
   Params const& params_;
   CUtensorMap const& out_tensor_;

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "sparge/collective/panels_sm90.cuh"
+#include "sparge/collective/tile_note.cuh"
 #include "sparge/device/mbarrier.cuh"
 #include "sparge/device/shared_word.cuh"
 #include "sparge/plan/backward_config.hpp"
@@ -27,12 +29,6 @@ private:
   std::uint32_t parity_ = 0;
 };
 
-/// A tile of keys of one kv head, or the end of the work.
-struct KeyTile {
-  int batch, head, tile;
-  __device__ __forceinline__ bool is_end() const { return tile < 0; }
-};
-
 /// Of one tile of queries.
 struct DkdvStep {
   bool is_last;   ///< of its column
@@ -46,7 +42,8 @@ template <BackwardConfig config, int ring_slots>
 class QueryRing {
 public:
   static constexpr int slots = ring_slots;
-  static constexpr int panels = config.head_dim / 64, panel_bytes = config.q_tile * 128;
+  static constexpr int panels = config.head_dim / panel_channels,
+                       panel_bytes = config.q_tile * panel_row_bytes;
   static constexpr int tile_bytes = panels * panel_bytes, values_bytes = config.q_tile * 4;
   static constexpr int notes_bytes = slots * 24;  ///< two barriers and a step, rounded up
   using Place = RingPlace<slots>;
@@ -88,12 +85,12 @@ public:
   using Queries = QueryRing<config, config.stages>;
   using GradOuts = QueryRing<config, config.stages - 1>;
   static constexpr int warps = 4;  ///< of a warpgroup
-  static constexpr int panels = config.head_dim / 64, panel_row_bytes = 128;
+  static constexpr int panels = config.head_dim / panel_channels;
   static constexpr int kv_panel_bytes = config.kv_tile * panel_row_bytes, kv_bytes = panels * kv_panel_bytes;
   static constexpr int mail_slots = 2, mail_warp_bytes = 16 * config.q_tile * 2;
   static constexpr int key_tiles = 4, kv_slots = 1;
-  using MailPlace = RingPosition<mail_slots>;
   using KeyPlace = RingPosition<key_tiles>;
+  using MailPlace = RingPosition<mail_slots>;
   static_assert(16 * config.head_dim * 2 <= mail_warp_bytes, "gradients are staged in mail slots");
 
   __device__ __forceinline__ explicit DkdvPipe(std::uint32_t shared) : base_(shared) {}
@@ -133,19 +130,11 @@ public:
     return barrier(2 + (mail_slots + slot) * warps + warp);
   }
 
-  /// Written before K and V of the tile are requested. K and V of the third tile after it are requested only when both
-  /// warpgroups have stored its gradients, so four notes are enough.
-  /// `partial` is the slot for the partial result of a piece of the column; -1: all of it.
-  __device__ __forceinline__ void note_key_tile(int slot, KeyTile const& at, int partial) const {
-    store_shared(key_note(slot), at.batch);
-    store_shared(key_note(slot) + 4, at.head);
-    store_shared(key_note(slot) + 8, at.tile);
-    store_shared(key_note(slot) + 12, partial);
+  /// Notes are taken in turn. Written before K and V of the tile are requested. K and V of the third tile after it
+  /// are requested only when both warpgroups have stored its gradients, so four notes are enough.
+  __device__ __forceinline__ TileNote key_note(int slot) const {
+    return TileNote(base_ + key_notes_offset + TileNote::bytes * slot);
   }
-  __device__ __forceinline__ KeyTile read_key_tile(int slot) const {
-    return {load_shared(key_note(slot)), load_shared(key_note(slot) + 4), load_shared(key_note(slot) + 8)};
-  }
-  __device__ __forceinline__ int read_partial(int slot) const { return load_shared(key_note(slot) + 12); }
 
 private:
   static constexpr int grad_outs_offset = Queries::slots * Queries::tile_bytes;
@@ -156,14 +145,11 @@ private:
       values_offset + (Queries::slots + GradOuts::slots) * Queries::values_bytes;
   static constexpr int barriers_offset = notes_offset + Queries::notes_bytes + GradOuts::notes_bytes;
   static constexpr int key_notes_offset = barriers_offset + (2 + 2 * mail_slots * warps) * 8;
-  static_assert(key_notes_offset + key_tiles * 16 <= config.smem_bytes());
+  static_assert(key_notes_offset + key_tiles * TileNote::bytes <= config.smem_bytes());
   static_assert(notes_offset + config.barrier_bytes() == config.smem_bytes());
 
   __device__ __forceinline__ Mbarrier barrier(int index) const {
     return Mbarrier(base_ + barriers_offset + 8 * index);
-  }
-  __device__ __forceinline__ std::uint32_t key_note(int slot) const {
-    return base_ + key_notes_offset + 16 * slot;
   }
 
   std::uint32_t base_;

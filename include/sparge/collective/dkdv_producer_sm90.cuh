@@ -77,14 +77,11 @@ private:
     int const token = uniform(at.tile) * config.kv_tile, head = uniform(at.head), batch = uniform(at.batch);
     if (elect_lane()) {
       Mbarrier const full = pipe_.kv_full(slot);
-      pipe_.note_key_tile(key_at_.slot(), {at.batch, at.head, at.tile}, partial);
+      pipe_.key_note(key_at_.slot()).write(at, partial);
       full.arrive_expecting(2 * Pipe::kv_bytes);
-#pragma unroll
-      for (int panel = 0; panel < Pipe::panels; ++panel) {
-        BoxOrigin const origin{panel * 64, token, head, batch};
-        load_box(pipe_.k(slot) + panel * Pipe::kv_panel_bytes, tensors_.k, origin, full);
-        load_box(pipe_.v(slot) + panel * Pipe::kv_panel_bytes, tensors_.v, origin, full);
-      }
+      BoxOrigin const origin{0, token, head, batch};
+      load_panels<Pipe::panels>(pipe_.k(slot), Pipe::kv_panel_bytes, tensors_.k, origin, full);
+      load_panels<Pipe::panels>(pipe_.v(slot), Pipe::kv_panel_bytes, tensors_.v, origin, full);
     }
     __syncwarp();
     kv_at_.advance();
@@ -95,7 +92,7 @@ private:
     int const slot = kv_at_.slot();
     pipe_.kv_empty(slot).wait(kv_at_.parity() ^ 1);
     if (!elect_lane()) return;
-    pipe_.note_key_tile(key_at_.slot(), {0, 0, -1}, -1);
+    pipe_.key_note(key_at_.slot()).write_end();
     pipe_.kv_full(slot).arrive();
   }
 
@@ -143,10 +140,7 @@ private:
     if (elect_lane()) {
       ring.note_step(slot, step);
       full.arrive_expecting(Ring::tile_bytes);
-#pragma unroll
-      for (int panel = 0; panel < Ring::panels; ++panel)
-        load_box(ring.tile(slot) + panel * Ring::panel_bytes, tensor,
-                 {panel * 64, origin.token, origin.head, origin.batch}, full);
+      load_panels<Ring::panels>(ring.tile(slot), Ring::panel_bytes, tensor, origin, full);
     } else {
       full.arrive();
     }

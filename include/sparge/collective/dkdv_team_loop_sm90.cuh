@@ -7,10 +7,9 @@
 #include "sparge/collective/dkdv_team_pipe_sm90.cuh"
 #include "sparge/collective/probability_grad.cuh"
 #include "sparge/collective/slot_rows.cuh"
-#include "sparge/collective/store_gradient_sm90.cuh"
+#include "sparge/collective/store_rows_sm90.cuh"
 #include "sparge/device/element_mask.cuh"
 #include "sparge/device/fragment.cuh"
-#include "sparge/device/swizzle.cuh"
 #include "sparge/device/tma_sm90.cuh"
 #include "sparge/device/warp.cuh"
 #include "sparge/device/wgmma_sm90.cuh"
@@ -59,7 +58,7 @@ public:
       weigh();
       release_keys();
     }
-    wait_for_stored_gradient();
+    wait_for_staged_rows();
   }
 
 private:
@@ -116,12 +115,11 @@ private:
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < q_tile / 16; ++i)
-      wgmma_registers<T>(grad_v_, packed_p_[i], grad_out.advance(i * 16 * Pipe::panel_row_bytes),
+      wgmma_registers<T>(grad_v_, packed_p_[i], grad_out.advance(i * 16 * panel_row_bytes),
                          accumulates || i > 0);
 #pragma unroll
     for (int i = 0; i < q_tile / 16; ++i)
-      wgmma_registers<T>(grad_k_, packed_ds_[i], q.advance(i * 16 * Pipe::panel_row_bytes),
-                         accumulates || i > 0);
+      wgmma_registers<T>(grad_k_, packed_ds_[i], q.advance(i * 16 * panel_row_bytes), accumulates || i > 0);
     wgmma_commit();
   }
 
@@ -201,7 +199,7 @@ private:
 
   __device__ __forceinline__ bool has_keys(int item) const {
     pipe_.kv_full(item % 2).wait(item / 2 % 2);
-    return !pipe_.read_key_tile(item % Pipe::key_tiles).is_end();
+    return !pipe_.key_note(item % Pipe::key_tiles).is_end();
   }
 
   /// Stores the gradients: staged where K and V were, whose last products are done in all warps then; those of a piece from
@@ -210,7 +208,7 @@ private:
     pin(grad_k_);
     pin(grad_v_);
     release_queries();
-    int const partial = pipe_.read_partial(item_ % Pipe::key_tiles);
+    int const partial = pipe_.key_note(item_ % Pipe::key_tiles).read_partial();
     if (partial >= 0)
       store_piece(partial);
     else
@@ -222,14 +220,14 @@ private:
     asm volatile("bar.sync %0, 128;" ::"r"(1 + team_) : "memory");
     int const slot = item_ % 2;
     std::uint32_t const staged_k = staged(pipe_.k(slot)), staged_v = staged(pipe_.v(slot));
-    stage_gradient<T>(grad_k_, params_.scale, staged_k, Pipe::kv_panel_bytes);
-    stage_gradient<T>(grad_v_, 1.f, staged_v, Pipe::kv_panel_bytes);
+    stage_rows<T>(grad_k_, params_.scale, staged_k, Pipe::kv_panel_bytes);
+    stage_rows<T>(grad_v_, 1.f, staged_v, Pipe::kv_panel_bytes);
     fence_shared_for_copies();
     __syncwarp();
-    KeyTile const at = pipe_.read_key_tile(item_ % Pipe::key_tiles);
+    TilePosition const at = pipe_.key_note(item_ % Pipe::key_tiles).read();
     BoxOrigin const origin{0, at.tile * config.kv_tile + 16 * warp_, at.head, at.batch};
-    store_gradient<head_dim>(grad_k_tensor_, origin, staged_k, Pipe::kv_panel_bytes);
-    store_gradient<head_dim>(grad_v_tensor_, origin, staged_v, Pipe::kv_panel_bytes);
+    store_staged_rows<head_dim>(grad_k_tensor_, origin, staged_k, Pipe::kv_panel_bytes);
+    store_staged_rows<head_dim>(grad_v_tensor_, origin, staged_v, Pipe::kv_panel_bytes);
   }
 
   /// dK, then dV, before scaling, which those who add the pieces do.
@@ -240,12 +238,12 @@ private:
   }
 
   __device__ __forceinline__ std::uint32_t staged(std::uint32_t tile) const {
-    return tile + warp_ * (16 * Pipe::panel_row_bytes);
+    return tile + warp_ * (16 * panel_row_bytes);
   }
 
   /// The staged gradients of the tile before have been read.
   __device__ __forceinline__ void release_keys() {
-    wait_for_stored_gradient();
+    wait_for_staged_rows();
     pipe_.kv_empty((item_ - 1) % 2).arrive();
   }
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 
 #include "sparge/collective/dkdv_pipe_sm90.cuh"
+#include "sparge/collective/panels_sm90.cuh"
+#include "sparge/collective/tile_note.cuh"
 #include "sparge/device/mbarrier.cuh"
 #include "sparge/device/shared_word.cuh"
 #include "sparge/plan/backward_config.hpp"
@@ -18,7 +20,7 @@ public:
   using Queries = QueryRing<config, config.stages>;
   using GradOuts = QueryRing<config, config.stages>;
   static constexpr int warps = 4;
-  static constexpr int panels = config.head_dim / 64, panel_row_bytes = 128;
+  static constexpr int panels = config.head_dim / panel_channels;
   static constexpr int kv_panel_bytes = config.kv_tile * panel_row_bytes, kv_bytes = panels * kv_panel_bytes;
   static constexpr int key_tiles = 4, kv_slots = 2;
   using KeyPlace = RingPosition<key_tiles>;
@@ -51,18 +53,11 @@ public:
   __device__ __forceinline__ Mbarrier kv_full(int slot) const { return barrier(slot); }
   __device__ __forceinline__ Mbarrier kv_empty(int slot) const { return barrier(kv_slots + slot); }
 
-  /// Written before K and V of the tile are requested, which is when gradients of the second tile before it are stored.
-  /// `partial` is the slot for the partial result of a piece of the column; -1: all of it.
-  __device__ __forceinline__ void note_key_tile(int slot, KeyTile const& at, int partial) const {
-    store_shared(key_note(slot), at.batch);
-    store_shared(key_note(slot) + 4, at.head);
-    store_shared(key_note(slot) + 8, at.tile);
-    store_shared(key_note(slot) + 12, partial);
+  /// Notes are taken in turn. Written before K and V of the tile are requested, which is when gradients of the
+  /// second tile before it are stored.
+  __device__ __forceinline__ TileNote key_note(int slot) const {
+    return TileNote(base_ + key_notes_offset + TileNote::bytes * slot);
   }
-  __device__ __forceinline__ KeyTile read_key_tile(int slot) const {
-    return {load_shared(key_note(slot)), load_shared(key_note(slot) + 4), load_shared(key_note(slot) + 8)};
-  }
-  __device__ __forceinline__ int read_partial(int slot) const { return load_shared(key_note(slot) + 12); }
 
 private:
   static constexpr int k_offset = 2 * Queries::slots * Queries::tile_bytes;
@@ -70,14 +65,11 @@ private:
   static constexpr int notes_offset = values_offset + 2 * Queries::slots * Queries::values_bytes;
   static constexpr int barriers_offset = notes_offset + 2 * Queries::notes_bytes;
   static constexpr int key_notes_offset = barriers_offset + 2 * kv_slots * 8;
-  static_assert(key_notes_offset + key_tiles * 16 <= bytes && bytes % 1024 == 0);
+  static_assert(key_notes_offset + key_tiles * TileNote::bytes <= bytes && bytes % 1024 == 0);
   static_assert(notes_offset + config.barrier_bytes() == bytes);
 
   __device__ __forceinline__ Mbarrier barrier(int index) const {
     return Mbarrier(base_ + barriers_offset + 8 * index);
-  }
-  __device__ __forceinline__ std::uint32_t key_note(int slot) const {
-    return base_ + key_notes_offset + 16 * slot;
   }
 
   std::uint32_t base_;

@@ -6,10 +6,9 @@
 #include "sparge/collective/dq_pipe_sm90.cuh"
 #include "sparge/collective/probability_grad.cuh"
 #include "sparge/collective/slot_rows.cuh"
-#include "sparge/collective/store_gradient_sm90.cuh"
+#include "sparge/collective/store_rows_sm90.cuh"
 #include "sparge/device/element_mask.cuh"
 #include "sparge/device/fragment.cuh"
-#include "sparge/device/swizzle.cuh"
 #include "sparge/device/tma_sm90.cuh"
 #include "sparge/device/warp.cuh"
 #include "sparge/device/wgmma_sm90.cuh"
@@ -28,7 +27,7 @@ public:
       : params_(params),
         out_tensor_(out),
         pipe_(pipe),
-        queries_(pipe.q() + warpgroup * (64 * Pipe::panel_row_bytes), 0),
+        queries_(pipe.q() + warpgroup * (64 * panel_row_bytes), 0),
         keys_(pipe.k(0), 0) {}
 
   /// While the rows of a tile are stored, the first products of the next one run.
@@ -60,7 +59,7 @@ public:
       rows = next;
       differentiate(rows);
     }
-    wait_for_stored_gradient();
+    wait_for_staged_rows();
   }
 
 private:
@@ -124,7 +123,7 @@ private:
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < config.kv_tile / 16; ++i)
-      wgmma_registers<T>(grad_, packed_[i], k.advance(i * 16 * Pipe::panel_row_bytes), accumulates || i > 0);
+      wgmma_registers<T>(grad_, packed_[i], k.advance(i * 16 * panel_row_bytes), accumulates || i > 0);
     wgmma_commit();
   }
 
@@ -178,7 +177,7 @@ private:
   /// Only where Q of the tile before has been released.
   __device__ __forceinline__ bool has_rows(int tile) const {
     pipe_.q_full().wait(tile % 2);
-    return !pipe_.read_tile(tile % Pipe::tiles).is_end();
+    return !pipe_.tile_note(tile % Pipe::tiles).is_end();
   }
 
   /// Before Q is released.
@@ -202,11 +201,11 @@ private:
   __device__ __forceinline__ void finish(Rows const& rows) {
     pin(grad_);
     release_k();
-    wait_for_stored_gradient();
+    wait_for_staged_rows();
 #pragma unroll
     for (int r = 0; r < 2; ++r)
       if (rows.keeps_none[r]) grad_.clear_row(r);
-    int const slot = pipe_.read_partial(tile_ % Pipe::tiles);
+    int const slot = pipe_.tile_note(tile_ % Pipe::tiles).read_partial();
     if (slot >= 0)
       store_piece(slot);
     else
@@ -215,13 +214,13 @@ private:
   }
 
   __device__ __forceinline__ void store_rows() const {
-    stage_gradient<T>(grad_, params_.scale, staged(), Pipe::q_panel_bytes);
+    stage_rows<T>(grad_, params_.scale, staged(), Pipe::q_panel_bytes);
     fence_shared_for_copies();
     __syncwarp();
-    DqTile const at = pipe_.read_tile(tile_ % Pipe::tiles);
-    store_gradient<config.head_dim>(out_tensor_,
-                                    {0, at.tile * config.q_tile + 16 * warp(), at.head, at.batch}, staged(),
-                                    Pipe::q_panel_bytes);
+    TilePosition const at = pipe_.tile_note(tile_ % Pipe::tiles).read();
+    store_staged_rows<config.head_dim>(out_tensor_,
+                                       {0, at.tile * config.q_tile + 16 * warp(), at.head, at.batch},
+                                       staged(), Pipe::q_panel_bytes);
   }
 
   /// Before scaling, which those who add the pieces do.
@@ -238,7 +237,7 @@ private:
   }
 
   __device__ __forceinline__ std::uint32_t staged() const {
-    return pipe_.staged() + warp() * (16 * Pipe::panel_row_bytes);
+    return pipe_.staged() + warp() * (16 * panel_row_bytes);
   }
 
   // ---- Hand-over -------------------------------------------------------------------------------------------------------
@@ -253,7 +252,7 @@ private:
   Pipe pipe_;
   PanelDescriptor queries_, keys_;                  ///< this warpgroup's Q, the ring of K
   int tile_ = 0;                                    ///< how many tiles of rows came before the one in work
-  DqStep step_;                                     ///< of the logits that were issued last
+  KeyStep step_;                                    ///< of the logits that were issued last
   bool row_ended_;                                  ///< dS is that of the row's last tile of keys
   typename Pipe::KvPlace k_at_, used_k_at_, v_at_;  ///< K for the next S, for the next dQ
   typename Pipe::RowPlace grad_out_at_;

@@ -4,23 +4,14 @@
 
 #include <cstdint>
 
+#include "sparge/collective/key_step.cuh"
+#include "sparge/collective/panels_sm90.cuh"
+#include "sparge/collective/tile_note.cuh"
 #include "sparge/device/mbarrier.cuh"
 #include "sparge/device/shared_word.cuh"
 #include "sparge/plan/backward_config.hpp"
 
 namespace sparge {
-
-/// A tile of query rows of one head, or the end of the work.
-struct DqTile {
-  int batch, head, tile;
-  __device__ __forceinline__ bool is_end() const { return tile < 0; }
-};
-
-/// Of one tile of keys.
-struct DqStep {
-  int valid_keys;  ///< of the tile's columns; the rest do not count
-  bool is_last;    ///< of its row
-};
 
 /// A tile of Q and one of dO, a staging tile for dQ, rings of `stages` tiles of K and of V; lse and delta of the rows; then
 /// barriers and notes. Tiles are in panels of 64 channels (PanelDescriptor). A slot is full when its bytes have come and the
@@ -30,7 +21,7 @@ class DqPipe {
 public:
   static constexpr int stages = config.stages;
   static constexpr int consumer_threads = 2 * config.q_tile;
-  static constexpr int panels = config.head_dim / 64, panel_row_bytes = 128;
+  static constexpr int panels = config.head_dim / panel_channels;
   static constexpr int q_panel_bytes = config.q_tile * panel_row_bytes;
   static constexpr int kv_panel_bytes = config.kv_tile * panel_row_bytes;
   static constexpr int q_bytes = panels * q_panel_bytes, kv_bytes = panels * kv_panel_bytes;
@@ -69,27 +60,18 @@ public:
   __device__ __forceinline__ Mbarrier v_full(int slot) const { return barrier(4 + 2 * stages + slot); }
   __device__ __forceinline__ Mbarrier v_empty(int slot) const { return barrier(4 + 3 * stages + slot); }
 
-  /// Written before Q of the tile is requested. Q of the second tile after it is requested only when all warps have stored its
-  /// rows, so four notes are enough.
-  /// `partial` is the slot for the partial result of a piece of the rows; -1: all of it.
-  __device__ __forceinline__ void note_tile(int slot, DqTile const& at, int partial) const {
-    store_shared(tile_note(slot), at.batch);
-    store_shared(tile_note(slot) + 4, at.head);
-    store_shared(tile_note(slot) + 8, at.tile);
-    store_shared(tile_note(slot) + 12, partial);
+  /// Notes are taken in turn. Written before Q of the tile is requested. Q of the second tile after it is requested
+  /// only when all warps have stored its rows, so four notes are enough.
+  __device__ __forceinline__ TileNote tile_note(int slot) const {
+    return TileNote(base_ + tiles_offset + TileNote::bytes * slot);
   }
-  __device__ __forceinline__ DqTile read_tile(int slot) const {
-    return {load_shared(tile_note(slot)), load_shared(tile_note(slot) + 4), load_shared(tile_note(slot) + 8)};
-  }
-  __device__ __forceinline__ int read_partial(int slot) const { return load_shared(tile_note(slot) + 12); }
 
   /// The step whose K is in the slot.
-  __device__ __forceinline__ void note_step(int slot, DqStep const& step) const {
-    store_shared(step_note(slot), step.valid_keys << 1 | static_cast<int>(step.is_last));
+  __device__ __forceinline__ void note_step(int slot, KeyStep const& step) const {
+    store_shared(step_note(slot), step.word());
   }
-  __device__ __forceinline__ DqStep read_step(int slot) const {
-    int const note = load_shared(step_note(slot));
-    return {note >> 1, (note & 1) != 0};
+  __device__ __forceinline__ KeyStep read_step(int slot) const {
+    return KeyStep::of(load_shared(step_note(slot)));
   }
 
 private:
@@ -98,14 +80,11 @@ private:
   static constexpr int barriers_offset = values_offset + 2 * values_bytes;
   static constexpr int steps_offset = barriers_offset + (4 + 4 * stages) * 8;
   static constexpr int tiles_offset = steps_offset + stages * 4;
-  static_assert(tiles_offset + tiles * 16 <= config.smem_bytes());
+  static_assert(tiles_offset + tiles * TileNote::bytes <= config.smem_bytes());
   static_assert(barriers_offset + config.barrier_bytes() == config.smem_bytes());
 
   __device__ __forceinline__ Mbarrier barrier(int index) const {
     return Mbarrier(base_ + barriers_offset + 8 * index);
-  }
-  __device__ __forceinline__ std::uint32_t tile_note(int slot) const {
-    return base_ + tiles_offset + 16 * slot;
   }
   __device__ __forceinline__ std::uint32_t step_note(int slot) const {
     return base_ + steps_offset + 4 * slot;

@@ -6,6 +6,7 @@
 
 #include "sparge/collective/clear_rows.cuh"
 #include "sparge/collective/dq_pipe_sm90.cuh"
+#include "sparge/collective/key_blocks_sm90.cuh"
 #include "sparge/collective/row_walk.cuh"
 #include "sparge/collective/tile_order.cuh"
 #include "sparge/collective/tile_queue.cuh"
@@ -45,29 +46,19 @@ public:
   }
 
 private:
-  static constexpr int block_tokens = 64;
-  static constexpr int tile_blocks = config.kv_tile / block_tokens;
-  static constexpr int block_panel_bytes = block_tokens * Pipe::panel_row_bytes;
+  using Keys = KeyBlocks<Pipe>;
   static_assert(config.q_tile == 128, "a tile is a mask block");
 
   /// The rows' dO is asked for after their first keys: it is needed later, and its slot is free later.
   __device__ __forceinline__ void hand_out(TilePosition const& at, int partial, RowWalk& walk, int block) {
     request_q(at, partial);
-    BoxOrigin const keys{0, 0, at.head / params_.heads_per_kv_head, at.batch};
+    BoxOrigin const head{0, 0, at.head / params_.heads_per_kv_head, at.batch};
     bool is_first = true;
     while (block >= 0) {
-      int blocks[tile_blocks];
-      int count = 0;
-#pragma unroll
-      for (int i = 0; i < tile_blocks; ++i) {
-        // Past the last block: outside the tensor, which reads as zeros.
-        blocks[i] = block >= 0 ? block : params_.kv_blocks;
-        count += block >= 0;
-        if (block >= 0) block = walk.next();
-      }
-      request_k(blocks, count, block < 0, keys);
+      Keys const keys = Keys::gather(walk, block, params_.kv_blocks);
+      request_k(keys, block < 0, head);
       if (is_first) request_grad_out(at);
-      request_v(blocks, keys);
+      request_v(keys, head);
       is_first = false;
     }
   }
@@ -82,7 +73,7 @@ private:
     store_shared(pipe_.delta() + 16 * lane_index(), delta);
     Mbarrier const full = pipe_.q_full();
     if (elect_lane()) {
-      pipe_.note_tile(tile_ % Pipe::tiles, {at.batch, at.head, at.tile}, partial);
+      pipe_.tile_note(tile_ % Pipe::tiles).write(at, partial);
       full.arrive_expecting(Pipe::q_bytes);
     } else {
       full.arrive();  // every lane for the values that it brought
@@ -103,61 +94,31 @@ private:
   static __device__ __forceinline__ void load_rows(std::uint32_t tile, CUtensorMap const& tensor,
                                                    TilePosition const& at, Mbarrier full) {
     int const token = uniform(at.tile) * config.q_tile, head = uniform(at.head), batch = uniform(at.batch);
-    if (elect_lane()) {
-#pragma unroll
-      for (int panel = 0; panel < Pipe::panels; ++panel)
-        load_box(tile + panel * Pipe::q_panel_bytes, tensor, {panel * 64, token, head, batch}, full);
-    }
+    if (elect_lane())
+      load_panels<Pipe::panels>(tile, Pipe::q_panel_bytes, tensor, {0, token, head, batch}, full);
     __syncwarp();
   }
 
-  __device__ __forceinline__ void request_k(int const (&blocks)[tile_blocks], int count, bool is_last,
-                                            BoxOrigin head) {
+  __device__ __forceinline__ void request_k(Keys const& keys, bool is_last, BoxOrigin head) {
     int const slot = k_at_.slot();
-    int last_block = blocks[0];
-#pragma unroll
-    for (int i = 1; i < tile_blocks; ++i) last_block = i < count ? blocks[i] : last_block;
-    int const valid_keys =
-        (count - 1) * block_tokens + min(block_tokens, params_.kv_tokens - last_block * block_tokens);
+    int const valid_keys = keys.count_keys(params_.kv_tokens);
     pipe_.k_empty(slot).wait(k_at_.parity() ^ 1);
-    load_blocks(pipe_.k(slot), tensors_.k, blocks, head, pipe_.k_full(slot), [&] {
+    keys.load(pipe_.k(slot), tensors_.k, head, pipe_.k_full(slot), [&] {
       pipe_.note_step(slot, {valid_keys, is_last});
     });
     k_at_.advance();
   }
 
-  __device__ __forceinline__ void request_v(int const (&blocks)[tile_blocks], BoxOrigin head) {
+  __device__ __forceinline__ void request_v(Keys const& keys, BoxOrigin head) {
     int const slot = v_at_.slot();
     pipe_.v_empty(slot).wait(v_at_.parity() ^ 1);
-    load_blocks(pipe_.v(slot), tensors_.v, blocks, head, pipe_.v_full(slot), [] {});
+    keys.load(pipe_.v(slot), tensors_.v, head, pipe_.v_full(slot), [] {});
     v_at_.advance();
-  }
-
-  /// `note` is called by the lane that asks, before it does.
-  template <class Note>
-  static __device__ __forceinline__ void load_blocks(std::uint32_t tile, CUtensorMap const& tensor,
-                                                     int const (&blocks)[tile_blocks], BoxOrigin at,
-                                                     Mbarrier full, Note note) {
-    int token[tile_blocks];
-#pragma unroll
-    for (int i = 0; i < tile_blocks; ++i) token[i] = uniform(blocks[i]) * block_tokens;
-    int const head = uniform(at.head), batch = uniform(at.batch);
-    if (elect_lane()) {
-      note();
-      full.arrive_expecting(Pipe::kv_bytes);
-#pragma unroll
-      for (int i = 0; i < tile_blocks; ++i)
-#pragma unroll
-        for (int panel = 0; panel < Pipe::panels; ++panel)
-          load_box(tile + panel * Pipe::kv_panel_bytes + i * block_panel_bytes, tensor,
-                   {panel * 64, token[i], head, batch}, full);
-    }
-    __syncwarp();
   }
 
   __device__ __forceinline__ void note_end() {
     pipe_.q_empty().wait(q_at_.parity() ^ 1);
-    if (elect_lane()) pipe_.note_tile(tile_ % Pipe::tiles, {0, 0, -1}, -1);
+    if (elect_lane()) pipe_.tile_note(tile_ % Pipe::tiles).write_end();
     pipe_.q_full().arrive();
   }
 

@@ -178,13 +178,13 @@ private:
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < config.kv_tile / 16; ++i)
-      wgmma_registers<T>(out_, weights_[i], v_.advance(i * 16 * Pipe::panel_row_bytes), accumulates || i > 0);
+      wgmma_registers<T>(out_, weights_[i], v_.advance(i * 16 * panel_row_bytes), accumulates || i > 0);
     wgmma_commit();
   }
 
   /// Of the next products: a broadcast takes long, and would stand before them.
   __device__ __forceinline__ void prepare_descriptors() {
-    q_ = PanelDescriptor(pipe_.q(q_at_.slot()) + warpgroup_ * (64 * Pipe::panel_row_bytes), 0);
+    q_ = PanelDescriptor(pipe_.q(q_at_.slot()) + warpgroup_ * (64 * panel_row_bytes), 0);
     k_ = PanelDescriptor(pipe_.kv(k_at_.slot()), 0);
     v_ = PanelDescriptor(pipe_.kv(v_at_.slot()), Pipe::kv_panel_bytes);
   }
@@ -279,7 +279,7 @@ private:
   typename Pipe::VPosition v_at_;
   PanelDescriptor q_, k_, v_;           ///< at these positions
   int taken_q_ = -1;                    ///< slot of Q that holds O; -1: none
-  ForwardStep step_;                    ///< of the logits that were issued last
+  KeyStep step_;                        ///< of the logits that were issued last
   bool row_ended_;                      ///< the logits that were taken last are the row's last
   Fragment<config.kv_tile> logits_[1];  ///< then, in place, weights
   std::uint32_t weights_[config.kv_tile / 16][4];

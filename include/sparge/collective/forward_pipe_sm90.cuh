@@ -4,6 +4,9 @@
 
 #include <cstdint>
 
+#include "sparge/collective/key_step.cuh"
+#include "sparge/collective/panels_sm90.cuh"
+#include "sparge/collective/tile_note.cuh"
 #include "sparge/device/fragment.cuh"
 #include "sparge/device/mbarrier.cuh"
 #include "sparge/device/shared_word.cuh"
@@ -43,12 +46,6 @@ private:
   int note_;
 };
 
-/// Of one tile of keys.
-struct ForwardStep {
-  int valid_keys;  ///< of the tile's columns; the rest are masked
-  bool is_last;    ///< of its row
-};
-
 /// Two query tiles in turn, where O is staged when a tile's Q is no longer needed, and one ring of `stages` tiles that K and V take
 /// in turn; then barriers and notes. Tiles are in panels of 64 channels (PanelDescriptor). A ring slot is full when its bytes
 /// have come and empty when lane 0 of every consumer warp has arrived, which alone read its note; slots of Q and verdicts want all
@@ -59,7 +56,7 @@ public:
   static constexpr int head_dim = config.head_dim, q_tile = config.q_tile, kv_tile = config.kv_tile;
   static constexpr int stages = config.stages, q_slots = 2, verdicts = 4;
   static constexpr int consumer_threads = 2 * q_tile;
-  static constexpr int panels = head_dim / 64, panel_row_bytes = 128;
+  static constexpr int panels = head_dim / panel_channels;
   static constexpr int q_panel_bytes = q_tile * panel_row_bytes, kv_panel_bytes = kv_tile * panel_row_bytes;
   static constexpr int q_bytes = panels * q_panel_bytes, kv_bytes = panels * kv_panel_bytes;
 
@@ -97,27 +94,23 @@ public:
   }
 
   /// The step whose K is in the slot.
-  __device__ __forceinline__ void note_step(int slot, ForwardStep const& step) const {
-    store_shared(base_ + step_offset + 4 * slot, step.valid_keys << 1 | static_cast<int>(step.is_last));
+  __device__ __forceinline__ void note_step(int slot, KeyStep const& step) const {
+    store_shared(base_ + step_offset + 4 * slot, step.word());
   }
   /// By the whole warp, of which lane 0 reads: the one that arrives for it when the slot is empty.
-  __device__ __forceinline__ ForwardStep read_step(int slot) const {
-    int note = 0;
-    if (lane_index() == 0) note = load_shared(base_ + step_offset + 4 * slot);
-    note = uniform(note);
-    return {note >> 1, (note & 1) != 0};
+  __device__ __forceinline__ KeyStep read_step(int slot) const {
+    int word = 0;
+    if (lane_index() == 0) word = load_shared(base_ + step_offset + 4 * slot);
+    return KeyStep::of(uniform(word));
   }
 
   /// The tile that a verdict is about: valid until all consumers have given it.
   __device__ __forceinline__ void note_tile(int slot, ForwardTile const& at) const {
-    store_shared(tile_note(slot), at.batch);
-    store_shared(tile_note(slot) + 4, at.head);
-    store_shared(tile_note(slot) + 8, at.tile);
-    store_shared(tile_note(slot) + 12, at.slot);
+    tile_note(slot).write({at.batch, at.head, at.tile}, at.slot);
   }
   __device__ __forceinline__ ForwardTile read_tile(int slot) const {
-    return {load_shared(tile_note(slot)), load_shared(tile_note(slot) + 4), load_shared(tile_note(slot) + 8),
-            load_shared(tile_note(slot) + 12)};
+    TilePosition const at = tile_note(slot).read();
+    return {at.batch, at.head, at.tile, tile_note(slot).read_partial()};
   }
 
   /// Verdicts: bit w of `redo`: warp w asks for the tile once more.
@@ -134,7 +127,7 @@ private:
   static constexpr int work_offset = barrier_offset + barriers * 8;
   static constexpr int step_offset = work_offset + q_slots * 4;
   static constexpr int tile_offset = step_offset + stages * 4;
-  static constexpr int redo_offset = tile_offset + verdicts * 16;
+  static constexpr int redo_offset = tile_offset + verdicts * TileNote::bytes;
   static_assert(redo_offset + verdicts * 4 <= barrier_offset + ForwardConfig::barrier_bytes);
 
   __device__ __forceinline__ Mbarrier barrier(int index) const {
@@ -143,8 +136,8 @@ private:
   __device__ __forceinline__ Mbarrier kv_barrier(int kind, int slot) const {
     return barrier(2 * q_slots + verdicts + kind * stages + slot);
   }
-  __device__ __forceinline__ std::uint32_t tile_note(int slot) const {
-    return base_ + tile_offset + 16 * slot;
+  __device__ __forceinline__ TileNote tile_note(int slot) const {
+    return TileNote(base_ + tile_offset + TileNote::bytes * slot);
   }
   __device__ __forceinline__ std::uint32_t redo_note(int slot) const {
     return base_ + redo_offset + 4 * slot;

@@ -5,6 +5,7 @@
 
 #include "sparge/collective/clear_rows.cuh"
 #include "sparge/collective/forward_pipe_sm90.cuh"
+#include "sparge/collective/key_blocks_sm90.cuh"
 #include "sparge/collective/row_walk.cuh"
 #include "sparge/collective/tile_order.cuh"
 #include "sparge/collective/tile_queue.cuh"
@@ -53,9 +54,7 @@ public:
   }
 
 private:
-  static constexpr int block_tokens = 64;
-  static constexpr int tile_blocks = config.kv_tile / block_tokens;
-  static constexpr int block_panel_bytes = block_tokens * Pipe::panel_row_bytes;
+  using Keys = KeyBlocks<Pipe>;
   static constexpr bool chooses_early = config.teams() == 1;
   /// Not 0: consumers return the slot that the next Q needs after the second K of this tile, or after its last.
   static constexpr int early_step = 2;
@@ -145,10 +144,8 @@ private:
       pipe_.note_work(slot, ForwardWork::tile(slot, verdict_at_.slot(), redo));
       pipe_.note_tile(verdict_at_.slot(), at);
       full.arrive_expecting(Pipe::q_bytes);
-#pragma unroll
-      for (int panel = 0; panel < Pipe::panels; ++panel)
-        load_box(pipe_.q(slot) + panel * Pipe::q_panel_bytes, tensors_.q,
-                 {panel * 64, tile * config.q_tile, head, batch}, full);
+      load_panels<Pipe::panels>(pipe_.q(slot), Pipe::q_panel_bytes, tensors_.q,
+                                {0, tile * config.q_tile, head, batch}, full);
     }
     __syncwarp();
     q_at_.advance();
@@ -162,78 +159,37 @@ private:
   __device__ __forceinline__ bool request_keys(Item& item, ChooseNext choose_next) {
     BoxOrigin const head{0, 0, item.at.head / params_.heads_per_kv_head, item.at.batch};
     bool has_next = false;
-    int blocks[tile_blocks];
-    int count = gather(item, blocks);
+    Keys keys = gather(item);
     for (int step = 0;; ++step) {
       bool const is_last = item.block < 0;
-      int const valid_keys = count_keys(blocks, count);
-      request_k(blocks, head, {valid_keys, is_last});
-      int before[tile_blocks];
-#pragma unroll
-      for (int i = 0; i < tile_blocks; ++i) before[i] = blocks[i];
-      if (!is_last) count = gather(item, blocks);
+      request_k(keys, head, {keys.count_keys(params_.kv_tokens), is_last});
+      Keys const before = keys;
+      if (!is_last) keys = gather(item);
       request_v(before, head);
       if (is_last) return has_next;
       if (choose_next(step)) has_next = true;
     }
   }
 
-  /// The next tile of keys. Returns how many blocks it has.
-  __device__ __forceinline__ int gather(Item& item, int (&blocks)[tile_blocks]) const {
-    int count = 0;
-#pragma unroll
-    for (int i = 0; i < tile_blocks; ++i) {
-      // Past the last block: outside the tensor, which reads as zeros.
-      blocks[i] = item.block >= 0 ? item.block : params_.kv_blocks;
-      count += item.block >= 0;
-      if (item.block >= 0) item.block = item.walk.next();
-    }
-    return count;
+  /// The item's next tile of keys.
+  __device__ __forceinline__ Keys gather(Item& item) const {
+    return Keys::gather(item.walk, item.block, params_.kv_blocks);
   }
 
-  /// Only the last of a row's blocks may be short.
-  __device__ __forceinline__ int count_keys(int const (&blocks)[tile_blocks], int count) const {
-    int last_block = blocks[0];
-#pragma unroll
-    for (int i = 1; i < tile_blocks; ++i) last_block = i < count ? blocks[i] : last_block;
-    return (count - 1) * block_tokens + min(block_tokens, params_.kv_tokens - last_block * block_tokens);
-  }
-
-  __device__ __forceinline__ void request_k(int const (&blocks)[tile_blocks], BoxOrigin head,
-                                            ForwardStep const& step) {
+  __device__ __forceinline__ void request_k(Keys const& keys, BoxOrigin head, KeyStep const& step) {
     int const slot = k_at_.slot();
     pipe_.kv_empty(slot).wait(k_at_.parity() ^ 1);
-    load_blocks(slot, tensors_.k, blocks, head, [&] { pipe_.note_step(slot, step); });
+    Mbarrier const full = pipe_.kv_full(slot);
+    keys.load(pipe_.kv(slot), tensors_.k, head, full, [&] { pipe_.note_step(slot, step); });
     k_at_.advance();
   }
 
-  __device__ __forceinline__ void request_v(int const (&blocks)[tile_blocks], BoxOrigin head) {
+  __device__ __forceinline__ void request_v(Keys const& keys, BoxOrigin head) {
     int const slot = v_at_.slot();
     pipe_.kv_empty(slot).wait(v_at_.parity() ^ 1);
-    load_blocks(slot, tensors_.v, blocks, head, [] {});
+    Mbarrier const full = pipe_.kv_full(slot);
+    keys.load(pipe_.kv(slot), tensors_.v, head, full, [] {});
     v_at_.advance();
-  }
-
-  /// `note` is called by the lane that asks, before it does.
-  template <class Note>
-  __device__ __forceinline__ void load_blocks(int slot, CUtensorMap const& tensor,
-                                              int const (&blocks)[tile_blocks], BoxOrigin at, Note note) {
-    int token[tile_blocks];
-#pragma unroll
-    for (int i = 0; i < tile_blocks; ++i) token[i] = uniform(blocks[i]) * block_tokens;
-    int const head = uniform(at.head), batch = uniform(at.batch);
-    if (elect_lane()) {
-      Mbarrier const full = pipe_.kv_full(slot);
-      note();
-      full.arrive_expecting(Pipe::kv_bytes);
-#pragma unroll
-      for (int i = 0; i < tile_blocks; ++i)
-#pragma unroll
-        for (int panel = 0; panel < Pipe::panels; ++panel)
-          load_box(pipe_.kv(slot) + panel * Pipe::kv_panel_bytes + i * block_panel_bytes, tensor,
-                   {panel * 64, token[i], head, batch}, full);
-    }
-    __syncwarp();
   }
 
   /// Rows that keep no key never reach the consumers.

@@ -8,10 +8,10 @@
 
 #include "sparge/collective/forward_pipe_sm90.cuh"
 #include "sparge/collective/slot_rows.cuh"
+#include "sparge/collective/store_rows_sm90.cuh"
 #include "sparge/device/fragment.cuh"
 #include "sparge/device/guarded_softmax.cuh"
 #include "sparge/device/online_softmax.cuh"
-#include "sparge/device/swizzle.cuh"
 #include "sparge/device/tma_sm90.cuh"
 #include "sparge/device/warp.cuh"
 #include "sparge/plan/forward_params.hpp"
@@ -79,7 +79,7 @@ public:
   }
 
 private:
-  static constexpr int warp_bytes = 16 * Pipe::panel_row_bytes;
+  static constexpr int warp_bytes = 16 * panel_row_bytes;
   static constexpr int slot_floats = ForwardConfig::slot_floats(config.q_tile, config.head_dim);
 
   /// The last use of the tile's note.
@@ -104,8 +104,7 @@ private:
         values[j] = pack<T>(out.at(r, group, 0) * factor[r], out.at(r, group, 1) * factor[r]);
         probe[j] = add_zero_times<T>(probe[j], values[j]);
       }
-      int const panel = i / 4, chunk = 2 * (i % 4) + half;
-      stmatrix(staged(q_slot) + panel * Pipe::q_panel_bytes + SwizzledTile<64>::offset(row, chunk), values);
+      stmatrix(chunk_of_step(staged(q_slot), row, half, i, Pipe::q_panel_bytes), values);
     }
     fence_shared_for_copies();  // of O from here, or else of the next Q to here
     return ((probe[0] | probe[1] | probe[2] | probe[3]) & 0x7fff7fffu) == 0;
@@ -113,15 +112,8 @@ private:
 
   __device__ __forceinline__ void store_staged(int q_slot, ForwardTile const& at) const {
     __syncwarp();
-    int const token = uniform(first_token(at)), head = uniform(at.head), batch = uniform(at.batch);
-    std::uint32_t const from = uniform(staged(q_slot));
-    if (elect_lane()) {
-#pragma unroll
-      for (int panel = 0; panel < Pipe::panels; ++panel)
-        store_box(out_tensor_, {panel * 64, token, head, batch}, from + panel * Pipe::q_panel_bytes);
-      commit_stores();
-    }
-    __syncwarp();
+    store_staged_rows<config.head_dim>(out_tensor_, {0, first_token(at), at.head, at.batch}, staged(q_slot),
+                                       Pipe::q_panel_bytes);
   }
 
   // ---- Pieces of rows ----------------------------------------------------------------------------------------------------
