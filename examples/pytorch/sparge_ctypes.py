@@ -361,6 +361,16 @@ class Library:
     def backward(self, plan, args, workspace, workspace_bytes, stream):
         self._run("backward", plan, args, workspace, workspace_bytes, stream)
 
+    def ready(self, name, plan):
+        """The call `name` with a workspace, ready for one plan: a function of what follows the plan. For calls that are made often."""
+        function, plan = getattr(self._library, "sparge_" + name), byref(plan)
+
+        def call(args, workspace, workspace_bytes, stream):
+            status = Status.from_buffer_copy(EMPTY_STATUS)
+            if function(plan, byref(args), workspace, workspace_bytes, stream, byref(status)) != OK:
+                raise Error(status)
+        return call
+
     def merge_partials(self, plan, args, stream):
         self._call("merge_partials", byref(plan), byref(args), stream)
 

@@ -33,7 +33,7 @@ def sparge_attention(q, k, v, *, top_k=None, top_p=None, keep=None, min_blocks=1
     rule = arguments(top_k, top_p, keep, min_blocks)
     q, k, v = autocast(q, k, v)
     scale = 0.0 if scale is None else float(scale)
-    dense = shapes.logical(k.shape, layout)[2] < dense_below
+    dense = dense_below > 0 and shapes.logical(k.shape, layout)[2] < dense_below
     if dense and not (return_lse or return_stats):
         return dense_attention(q, k, v, layout, scale)
 
@@ -41,8 +41,10 @@ def sparge_attention(q, k, v, *, top_k=None, top_p=None, keep=None, min_blocks=1
     if dense:
         mask = dense_mask(q, k, q_block, kv_block, layout)
     elif mask is None:
+        if not (return_lse or return_stats):
+            return attention_of_rule(q, k, v, rule, blocks, scale, layout)
         mask = torch.ops.sparge.build_mask.default(q, k, *rule, blocks, scale, layout)
-    out, lse = torch.ops.sparge.attention.default(q, k, v, mask, blocks, scale, layout)
+    out, lse = attention_of_mask(q, k, v, mask, blocks, scale, layout)
     if not (return_lse or return_stats):
         return out
     stats = (MaskStats.from_raw(raw_stats(q, k, mask, rule, blocks, scale, layout), dense),) if return_stats else ()
@@ -63,6 +65,31 @@ def mask_stats(q, k, mask, *, top_k=0.0, top_p=0.0, keep=None, min_blocks=1, lay
     rule = arguments(top_k, top_p, keep, min_blocks)
     q, k = autocast(q, k)
     return MaskStats.from_raw(raw_stats(q, k, mask, rule, [q_block, kv_block], 0.0 if scale is None else float(scale), layout))
+
+
+def attention_of_mask(q, k, v, mask, blocks, scale, layout):
+    """(out, lse)."""
+    if is_constant(q, k, v):
+        with operators.below_autograd():
+            return torch.ops.sparge.attention.default(q, k, v, mask, blocks, scale, layout)
+    return torch.ops.sparge.attention.default(q, k, v, mask, blocks, scale, layout)
+
+
+def attention_of_rule(q, k, v, rule, blocks, scale, layout):
+    """out. Without gradients, and where no mode of torch's looks at operators, such as that of checkpoints, which keeps masks, it is
+    one operator, else two, of the same kernels."""
+    if is_constant(q, k, v) and not torch._C._len_torch_dispatch_stack():
+        with operators.below_autograd():
+            return torch.ops.sparge.sparse_attention.default(q, k, v, *rule, blocks, scale, layout)
+    mask = torch.ops.sparge.build_mask.default(q, k, *rule, blocks, scale, layout)
+    return attention_of_mask(q, k, v, mask, blocks, scale, layout)[0]
+
+
+def is_constant(q, k, v):
+    """Eager code that wants no gradient, so that the way through autograd, half of an operator's host time, can be left out."""
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return False
+    return not (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad))
 
 
 def raw_stats(q, k, mask, rule, blocks, scale, layout):

@@ -44,20 +44,31 @@ class Prepared:
     """A plan, the arguments without addresses, and what `keep_alive` the arguments point to."""
 
     def __init__(self, name, plan, arguments, index, keep_alive=None):
-        self.call, self.plan, self.template = getattr(library(), name), plan, arguments
+        self.call, self.plan, self.template = library().ready(name, plan), plan, arguments
         self.kind, self.index, self.keep_alive = type(arguments), index, keep_alive
+        self.workspace_bytes = plan.workspace_bytes
 
     def arguments(self):
         return self.kind.from_buffer_copy(self.template)
 
     def run(self, arguments):
         """On torch's current stream. The workspace is of torch's allocator, which hands it out again in stream order."""
-        if torch.cuda.current_device() != self.index:
+        if current_device() != self.index:
             with torch.cuda.device(self.index):
                 return self.run(arguments)
-        size = self.plan.workspace_bytes
-        scratch = torch.empty(size, dtype=torch.uint8, device=self.index).data_ptr() if size else None
-        self.call(self.plan, arguments, scratch, size, torch.cuda.current_stream().cuda_stream)
+        size = self.workspace_bytes
+        scratch = torch.empty(size, dtype=torch.uint8, device=self.index) if size else None  # until the call is over
+        self.call(arguments, None if scratch is None else scratch.data_ptr(), size, current_stream(self.index))
+
+
+def current_device():
+    """torch.cuda.current_device() where CUDA is surely initialised: there are tensors."""
+    return torch._C._cuda_getDevice()
+
+
+def current_stream(index):
+    """The cudaStream_t of torch's current stream, without a torch.cuda.Stream around it."""
+    return torch._C._cuda_getCurrentRawStream(index)
 
 
 def same_device(**descriptions):
@@ -123,6 +134,35 @@ def check(q, k, v, mask, blocks, layout):
     shapes.check_mask(mask, q, k, blocks, layout)
     if not mask.is_contiguous():
         raise ValueError(f"mask.stride is {mask.stride()}; words must be contiguous: call mask.contiguous()")
+
+
+class SparseAttention:
+    """build_mask() and attention() of its mask, which nobody else sees: the mask and the workspace, which the two take one after
+    the other, are of one allocation."""
+
+    def __init__(self, of_mask, of_attention):
+        self.of_mask, self.of_attention, self.index = of_mask, of_attention, of_mask.index
+        self.mask_at = -(-max(of_mask.workspace_bytes, of_attention.workspace_bytes) // 256) * 256
+        self.scratch_bytes = self.mask_at + max(4 * of_attention.template.mask.words, 1)
+
+    def run(self, mask_arguments, arguments):
+        """As Prepared.run(); the arguments lack the mask's address alone."""
+        if current_device() != self.index:
+            with torch.cuda.device(self.index):
+                return self.run(mask_arguments, arguments)
+        memory = torch.empty(self.scratch_bytes, dtype=torch.uint8, device=self.index)  # until both calls are over
+        stream, scratch = current_stream(self.index), memory.data_ptr()
+        mask_arguments.mask.data = arguments.mask.data = scratch + self.mask_at
+        self.of_mask.call(mask_arguments, scratch, self.of_mask.workspace_bytes, stream)
+        self.of_attention.call(arguments, scratch, self.of_attention.workspace_bytes, stream)
+
+
+@functools.lru_cache(CACHED_CALLS)
+def sparse_attention(q, k, v, rule_numbers, blocks, scale, layout):
+    of_mask = build_mask(q, k, rule_numbers, blocks, scale, layout)
+    shape = of_mask.mask_shape
+    mask = shape, torch.empty(shape, device="meta").stride(), torch.int32, of_mask.index
+    return SparseAttention(of_mask, attention(q, k, v, mask, blocks, scale, layout))
 
 
 @functools.lru_cache(CACHED_CALLS)

@@ -37,6 +37,19 @@ def attention(q, k, v, mask, blocks, scale, layout):
     return out, lse
 
 
+def sparse_attention(q, k, v, top_k, top_p, top_k_of_head, top_p_of_head, min_blocks, keep, blocks, scale, layout):
+    rule = top_k, top_p, min_blocks, tuple(keep)
+    call = calls.sparse_attention(describe(q), describe(k), describe(v), rule, tuple(blocks), scale, layout)
+    out = shapes.like(q)
+    mask_arguments, arguments = call.of_mask.arguments(), call.of_attention.arguments()
+    mask_arguments.q.data = arguments.q.data = q.data_ptr()
+    mask_arguments.k.data = arguments.k.data = k.data_ptr()
+    arguments.v.data, arguments.out.data = v.data_ptr(), out.data_ptr()
+    rule = head_shares(mask_arguments, call.of_mask.keep_alive, call.of_mask.mask_shape[1], top_k_of_head, top_p_of_head)  # noqa: F841, as above
+    call.run(mask_arguments, arguments)
+    return out
+
+
 def attention_backward(grad_out, grad_lse, q, k, v, out, lse, mask, blocks, scale, layout):
     grad_out = torch.zeros_like(out) if grad_out is None else readable(grad_out)
     grad_lse = None if grad_lse is None else readable(grad_lse.contiguous())

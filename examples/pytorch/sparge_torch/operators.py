@@ -15,12 +15,14 @@ library = torch.library.Library("sparge", "DEF")
 library.define(f"build_mask(Tensor q, Tensor k, {RULE}, {HOW}) -> Tensor")
 library.define(f"mask_stats(Tensor q, Tensor k, Tensor mask, {RULE}, {HOW}) -> Tensor")
 library.define(f"attention(Tensor q, Tensor k, Tensor v, Tensor mask, {HOW}) -> (Tensor out, Tensor lse)")
+library.define(f"sparse_attention(Tensor q, Tensor k, Tensor v, {RULE}, {HOW}) -> Tensor")
 library.define("attention_backward(Tensor? grad_out, Tensor? grad_lse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, "
                f"Tensor mask, {HOW}) -> (Tensor grad_q, Tensor grad_k, Tensor grad_v)")
 library.define("distillation_loss(Tensor student, Tensor teacher, Tensor? weights) -> Tensor")
 library.define("distillation_loss_backward(Tensor grad_loss, Tensor student, Tensor teacher, Tensor? weights) -> Tensor")
 
-NAMES = ("build_mask", "mask_stats", "attention", "attention_backward", "distillation_loss", "distillation_loss_backward")
+NAMES = ("build_mask", "mask_stats", "attention", "sparse_attention", "attention_backward", "distillation_loss",
+         "distillation_loss_backward")
 for name in NAMES:
     library.impl(name, getattr(kernels, name), "CUDA")
 
@@ -51,6 +53,12 @@ def fake_attention(q, k, v, mask, blocks, scale, layout):
     shapes.check_qkv(q, k, v, layout)
     shapes.check_mask(mask, q, k, blocks, layout)
     return shapes.like(q), q.new_empty(shapes.logical(q.shape, layout)[:3], dtype=torch.float32)
+
+
+@fake
+def fake_sparse_attention(q, k, v, top_k, top_p, top_k_of_head, top_p_of_head, min_blocks, keep, blocks, scale, layout):
+    shapes.check_qkv(q, k, v, layout)
+    return shapes.like(q)
 
 
 @fake
@@ -104,6 +112,15 @@ def differentiable_attention(keyset, q, k, v, mask, blocks, scale, layout):
     return below(torch.ops.sparge.attention.default, keyset, q, k, v, mask, blocks, scale, layout)
 
 
+def differentiable_sparse_attention(keyset, q, k, v, *rule_and_how):
+    """Where gradients are wanted, of the two operators: backward needs the mask and lse."""
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        rule, how = rule_and_how[:-3], rule_and_how[-3:]
+        mask = torch.ops.sparge.build_mask.default(q, k, *rule, *how)
+        return torch.ops.sparge.attention.default(q, k, v, mask, *how)[0]
+    return below(torch.ops.sparge.sparse_attention.default, keyset, q, k, v, *rule_and_how)
+
+
 class DistillationLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx, keyset, student, teacher, weights):
@@ -134,6 +151,7 @@ def without_second_derivative(operator):
 
 
 library.impl("attention", differentiable_attention, "Autograd", with_keyset=True)
+library.impl("sparse_attention", differentiable_sparse_attention, "Autograd", with_keyset=True)
 library.impl("distillation_loss", differentiable_distillation_loss, "Autograd", with_keyset=True)
 for name in ("attention_backward", "distillation_loss_backward"):
     library.impl(name, without_second_derivative(getattr(torch.ops.sparge, name).default), "Autograd", with_keyset=True)

@@ -3,7 +3,7 @@
 import torch
 
 from . import shapes
-from .attention import autocast, dense_attention, raw_stats
+from .attention import attention_of_mask, attention_of_rule, autocast, dense_attention, raw_stats
 from .schedule import BUILT, DENSE_SHORT, REUSED, Schedule
 from .stats import MaskStats
 
@@ -33,8 +33,10 @@ class Stack:
             if self.report is not None:
                 self.report.add(layer, choice.kind if choice.rule is None else DENSE_SHORT)
             return dense_attention(q, k, v, layout)
+        if self.report is None and self.schedule.rebuild_every == 1:  # nobody wants the mask
+            return attention_of_rule(q, k, v, choice.rule.arguments(), list(self.blocks), 0.0, layout)
         mask = self.mask(layer, choice, q, k, layout)
-        return torch.ops.sparge.attention.default(q, k, v, mask, list(self.blocks), 0.0, layout)[0]
+        return attention_of_mask(q, k, v, mask, list(self.blocks), 0.0, layout)[0]
 
     def mask(self, layer, choice, q, k, layout):
         """That of an earlier step where the schedule says so and there is one of these shapes, else a new one."""

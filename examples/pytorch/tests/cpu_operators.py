@@ -39,6 +39,11 @@ def attention(q, k, v, mask, blocks, scale, layout):
     return shapes.like(q).copy_(AXES[layout](out)), lse.float().contiguous()
 
 
+def sparse_attention(q, k, v, top_k, top_p, top_k_of_head, top_p_of_head, min_blocks, keep, blocks, scale, layout):
+    mask = build_mask(q, k, top_k, top_p, top_k_of_head, top_p_of_head, min_blocks, keep, blocks, scale, layout)
+    return attention(q, k, v, mask, blocks, scale, layout)[0]
+
+
 def attention_backward(grad_out, grad_lse, q, k, v, out, lse, mask, blocks, scale, layout):
     grad_out = torch.zeros_like(out) if grad_out is None else grad_out
     views = [AXES[layout](x) for x in (q, k, v, out, grad_out)]
@@ -62,5 +67,6 @@ def distillation_loss_backward(grad_loss, student, teacher, weights):
 
 
 library = torch.library.Library("sparge", "IMPL")
-for kernel in (build_mask, mask_stats, attention, attention_backward, distillation_loss, distillation_loss_backward):
+for kernel in (build_mask, mask_stats, attention, sparse_attention, attention_backward, distillation_loss,
+               distillation_loss_backward):
     library.impl(kernel.__name__, kernel, "CPU")

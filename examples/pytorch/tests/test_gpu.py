@@ -97,6 +97,22 @@ def test_reports_count_replays_of_a_graph():
     assert report.summary()["calls"] == 4
 
 
+def test_one_operator_in_a_graph_follows_its_inputs():
+    q, k, v = qkv("cuda")
+    shares = torch.full((4,), 0.2, device="cuda")
+    sparge_attention(q, k, v, top_k=shares)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = sparge_attention(q, k, v, top_k=shares)
+    for share in (0.2, 0.6):
+        q.normal_()
+        shares.fill_(share)
+        graph.replay()
+        expected, _ = sparge_attention(q, k, v, top_k=share, return_lse=True)  # of two operators
+        assert torch.equal(out, expected)
+
+
 def test_calls_run_on_the_current_stream():
     q, k, v = qkv("cuda")
     expected = sparge_attention(q, k, v, top_k=0.2)
@@ -118,10 +134,12 @@ def test_threads_on_streams_of_their_own_get_the_bits_of_one_thread():
 
     def results(q, k, v):
         out, lse, stats = sparge_attention(q, k, v, top_k=0.2, top_p=0.3, return_lse=True, return_stats=True)
-        return out, lse, stats.kept_pairs, *torch.autograd.grad(out.float().square().sum() + lse.sum(), (q, k, v))
+        with torch.no_grad():
+            alone = sparge_attention(q, k, v, top_k=0.2, top_p=0.3)
+        return alone, out, lse, stats.kept_pairs, *torch.autograd.grad(out.float().square().sum() + lse.sum(), (q, k, v))
     expected = [results(*x) for x in inputs]
     torch.cuda.synchronize()
-    for prepared in (calls.build_mask, calls.attention, calls.attention_backward, calls.pool, calls.mask_stats):
+    for prepared in (calls.build_mask, calls.attention, calls.sparse_attention, calls.attention_backward, calls.pool, calls.mask_stats):
         prepared.cache_clear()
     failures = []
 

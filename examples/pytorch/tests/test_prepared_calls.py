@@ -19,7 +19,8 @@ def described_gpu(monkeypatch):
         pytest.skip("needs the library: set SPARGE_LIBRARY to its path")
     h200 = abi.Device(capability_major=9, sm_count=132, shared_bytes_per_block=232448, shared_bytes_per_sm=233472, l2_bytes=62914560)
     monkeypatch.setattr(calls, "device", lambda index: h200)
-    prepared = calls.build_mask, calls.attention, calls.attention_backward, calls.pool, calls.mask_stats, calls.distillation_loss
+    prepared = (calls.build_mask, calls.attention, calls.sparse_attention, calls.attention_backward, calls.pool, calls.mask_stats,
+                calls.distillation_loss)
     for one in prepared:
         one.cache_clear()
     yield
@@ -43,7 +44,8 @@ def test_a_call_is_prepared_once_for_its_shapes_and_strides():
     assert prepared_attention(torch.empty_like(q), k, v) is first
     assert prepared_attention(q, k, v, ((128, 64), 0.5, "bhnd")) is not first
     assert prepared_attention(q[:, :, ::2], k, v) is not first
-    assert first.lse_shape == (2, 4, 300) and first.template.mask.words == 2 * 4 * 3 and first.plan.workspace_bytes in (0, 256)
+    assert first.lse_shape == (2, 4, 300) and first.template.mask.words == 2 * 4 * 3
+    assert first.workspace_bytes == first.plan.workspace_bytes and first.workspace_bytes % 256 == 0
 
 
 @pytest.mark.parametrize("layout", ["bhnd", "bnhd"])
@@ -82,6 +84,50 @@ def test_every_call_has_a_plan():
     assert calls.pool(describe(q), describe(k), *HOW).pooled_shapes == [(2, 4, 3, 64), (2, 2, 8, 64)]
     assert calls.mask_stats(describe(q), describe(k), describe(mask), RULE, *HOW).plan.workspace_bytes >= 0
     assert calls.distillation_loss(describe(torch.empty(3, 5, 7)), 0).plan.workspace_bytes > 0
+
+
+class Recorder:
+    """In place of a call of the library: what it got."""
+
+    def __init__(self):
+        self.got = []
+
+    def __call__(self, arguments, workspace, workspace_bytes, stream):
+        self.got.append((arguments, workspace, workspace_bytes, stream))
+
+
+def test_mask_and_workspaces_of_one_operator_share_an_allocation_and_do_not_overlap(monkeypatch):
+    q, k, v = qkv("cpu")
+    call = calls.sparse_attention(describe(q), describe(k), describe(v), RULE, *HOW)
+    assert calls.sparse_attention(describe(q), describe(k), describe(v), RULE, *HOW) is call
+    assert call.of_mask is calls.build_mask(describe(q), describe(k), RULE, *HOW) and call.of_attention is prepared_attention(q, k, v)
+    memory = []
+
+    def empty(size, dtype, device):
+        memory.append(torch.zeros(size, dtype=dtype))
+        return memory[-1]
+    monkeypatch.setattr(calls.torch, "empty", empty)
+    monkeypatch.setattr(calls, "current_device", lambda: 0)
+    monkeypatch.setattr(calls, "current_stream", lambda index: 77)
+    mask_call, attention_call = Recorder(), Recorder()
+    monkeypatch.setattr(call.of_mask, "call", mask_call)
+    monkeypatch.setattr(call.of_attention, "call", attention_call)
+    call.run(call.of_mask.arguments(), call.of_attention.arguments())
+
+    one, = memory
+    (of_mask, scratch, mask_bytes, stream), = mask_call.got
+    (of_attention, same, attention_bytes, other), = attention_call.got
+    assert scratch == same == one.data_ptr() and stream == other == 77
+    assert (mask_bytes, attention_bytes) == (call.of_mask.plan.workspace_bytes, call.of_attention.plan.workspace_bytes)
+    begin = of_mask.mask.data - scratch
+    assert of_attention.mask.data == of_mask.mask.data and begin % 256 == 0 and begin >= max(mask_bytes, attention_bytes)
+    assert begin + 4 * of_mask.mask.words == one.numel() and of_mask.mask.words == of_attention.mask.words == 2 * 4 * 3
+
+
+def test_refusals_by_a_call_that_was_made_ready_are_the_librarys():
+    call = prepared_attention(*qkv("cpu"))
+    with pytest.raises(Error, match="q"):
+        call.call(call.arguments(), None, 0, None)
 
 
 def test_refusals_of_plans_name_field_and_value():
