@@ -161,7 +161,6 @@ private:
   __device__ __forceinline__ void issue_logits() {
     int const slot = k_at_.slot();
     pipe_.kv_full(slot).wait(k_at_.parity());
-    step_ = pipe_.read_step(slot);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < config.head_dim / 16; ++i) {
@@ -170,6 +169,7 @@ private:
                       k_.advance(panel * Pipe::kv_panel_bytes + in_row), i > 0);
     }
     wgmma_commit();
+    step_ = pipe_.read_step(slot);  // a load and a shuffle, which the products need not wait for
   }
 
   /// O += P V, or O = P V for the first tile of a row.

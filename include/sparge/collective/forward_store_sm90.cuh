@@ -36,7 +36,7 @@ public:
     float const sum[2] = {softmax.row_sum(0), softmax.row_sum(1)};
     float const factor[2] = {reciprocal_fast(sum[0]), reciprocal_fast(sum[1])};
     ForwardTile const at = pipe_.read_tile(work.verdict_slot());
-    bool const is_piece = at.slot >= 0;
+    bool const is_piece = uniform(at.slot) >= 0;  // see judge()
     bool const is_finite = is_piece ? store_piece(at.slot, out, factor) : stage(work.q_slot(), out, factor);
     bool const again = !is_finite || softmax.needs_exact(0, sum[0]) || softmax.needs_exact(1, sum[1]);
     if (__any_sync(all_lanes, again)) {
@@ -82,8 +82,11 @@ private:
   static constexpr int warp_bytes = 16 * panel_row_bytes;
   static constexpr int slot_floats = ForwardConfig::slot_floats(config.q_tile, config.head_dim);
 
-  /// The last use of the tile's note.
+  /// The last use of the tile's note. Rows are stored behind branches, and ptxas must see that lanes are together again behind them: else it
+  /// takes the whole loop for one in which they part, keeps the descriptors of products in each lane's registers, and moves them to uniform
+  /// ones before every wgmma, which cost 6 % of all cycles (docs/decisions/forward_sm90.md).
   __device__ __forceinline__ void judge(ForwardWork work) const {
+    __syncwarp();
     pipe_.judged(work.verdict_slot()).arrive();
   }
 
