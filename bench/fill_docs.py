@@ -11,7 +11,7 @@ import sys
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 sys.path.insert(0, os.path.join(ROOT, "bench"))
 
-from compare import document, protocol, records, summary, table  # noqa: E402
+from compare import counters, document, protocol, records, summary, table  # noqa: E402
 
 PLOTS = {"plot": ("images/speedup.svg", "Times as fast as dense cuDNN against sparsity, forward and backward where measured, "
                   "with the ideal line"),
@@ -46,19 +46,20 @@ def plot_text(name, document_path):
     return f"![{words}]({path})" if os.path.exists(os.path.join(folder, path)) else ""
 
 
-def contents(lines, document_path):
+def contents(lines, document_path, counted=()):
     """{part of the document: Markdown}."""
     quoted = records.latest(lines)
     found = {name: plot_text(name, document_path) for name in PLOTS}
     if not lines:
-        return {**found, **dict.fromkeys(("runs", "tables", "repeat", *summary.TITLES), "")}
+        return {**found, **dict.fromkeys(("runs", "tables", "repeat", "counters", *summary.TITLES), "")}
     return {**found, **summary.texts(quoted, lines), "runs": runs_text(quoted), "tables": table.render(quoted, lines),
-            "repeat": repeat_text(lines)}
+            "repeat": repeat_text(lines), "counters": counters.table(list(counted), quoted)}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", default=os.path.join(ROOT, "docs", "benchmarks", "h200.jsonl"))
+    parser.add_argument("--counters", default=os.path.join(ROOT, "docs", "benchmarks", "counters_h200.jsonl"))
     parser.add_argument("--document", default=os.path.join(ROOT, "docs", "benchmarks.md"))
     parser.add_argument("--check", action="store_true", help="only say, by the exit status, whether it is up to date")
     options = parser.parse_args()
@@ -68,7 +69,7 @@ def main():
     quoted = records.latest(lines)
     unfit = [record for record in quoted if record["check"] != "passed" or record["rounds"] < protocol.LEAST_ROUNDS]
     filled = text
-    for name, content in contents(lines, options.document).items():
+    for name, content in contents(lines, options.document, counters.read(options.counters)).items():
         filled = document.fill(filled, name, content)
     if options.check:
         return 0 if filled == text else 1

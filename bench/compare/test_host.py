@@ -7,7 +7,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-from compare import (cases, counts, document, estimate, protocol, records, relations, suites, summary, table,  # noqa: E402
+from compare import (cases, counters, counts, document, estimate, protocol, records, relations, suites, summary, table,  # noqa: E402
                      verdict)
 
 
@@ -494,6 +494,30 @@ def test_the_document_has_a_place_for_every_part():
     filled = fill_docs.contents(uneven_run(), path)
     assert "0.909x" in filled["uneven"] and "20x" in filled["forward"] and not filled["backward"]
     assert set(filled) == set(fill_docs.contents([], path))
+
+
+COUNTERS_CSV = '''==PROF== Connected to process 7
+"ID","Process ID","Kernel Name","Metric Name","Metric Unit","Metric Value"
+"0","7","void sparge::entry<sparge::ForwardSm90<X>>(T1::Params)","sm__cycles_elapsed.max","cycle","2,500,000"
+"0","7","void sparge::entry<sparge::ForwardSm90<X>>(T1::Params)","dram__bytes_read.sum","Gbyte","1.06"
+"0","7","void sparge::entry<sparge::ForwardSm90<X>>(T1::Params)","sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active","%","84.5"
+"0","7","void sparge::entry<sparge::ForwardSm90<X>>(T1::Params)","unheard_of.sum","%","1"
+'''
+
+
+def test_counters_say_what_limits_a_kernel():
+    assert counters.choose({"sm__cycles_elapsed", "sm__pipe_tensor_cycles_active"}) == [
+        "sm__cycles_elapsed.max", "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"]
+    record, = counters.parse(COUNTERS_CSV)
+    assert record == {"kernel": "O", "cycles": 2.5e6, "read_bytes": 1.06e9, "tensor_percent": 84.5}
+    counted = [{"op": "forward", "case": "c", "mask": "keep_5", **record}]
+    line = {"op": "forward", "case": "c", "mask_name": "random95", "protocol": "sustained", "who": "sparge", "ms": 2.0}
+    assert counters.mhz_under_load(counted, [line]) == {("forward", "c", "random95"): 1250}
+    assert "tensor cores (84 %), power (1250 of 1980 MHz)" in counters.table(counted, [line])
+    assert counters.limit_of({"l2_percent": 30}, 1970) == "latency (L2 30 %)"
+    assert counters.table([], []) == ""
+    refused(lambda: counters.parse("==ERROR== no permission"), "no permission")
+    refused(lambda: counters.parse(COUNTERS_CSV.replace("ForwardSm90", "Other")), "Other")
 
 
 def test_kernels_have_short_names():

@@ -55,8 +55,7 @@ private:
   Schedule schedule_;
 };
 
-void check_pass(PassScratch const& scratch, Lines const& lines, ScheduleShape const& shape,
-                OrderOfWork const& order) {
+void check_pass(PassScratch const& scratch, Lines const& lines, OrderOfWork const& order) {
   Schedule const& schedule = scratch.schedule();
   std::vector<std::uint32_t> lengths;
   for (auto const& line : lines) lengths.push_back(length_of(line));
@@ -104,8 +103,8 @@ void check_mask(AttentionProblem const& p, MaskWords const& mask, std::int64_t w
   stream.wait();
   Lines const in_rows = rows_of(p, mask), in_columns = columns_of(p, mask);
   OrderOfWork const order = order_work(in_rows, row), of_columns = order_work(in_columns, column);
-  check_pass(rows, in_rows, row, order);
-  check_pass(columns, in_columns, column, of_columns);
+  check_pass(rows, in_rows, order);
+  check_pass(columns, in_columns, of_columns);
   check_queue(rows, in_rows, row, order, 3);
   check_queue(columns, in_columns, column, of_columns, 40);
   // Rows alone, as before O: without what workers start with.
@@ -114,7 +113,7 @@ void check_mask(AttentionProblem const& p, MaskWords const& mask, std::int64_t w
   CHECK_CUDA(launch_schedule(params, stream));
   stream.wait();
   OrderOfWork const after_first = order_work(in_rows, row, true);
-  check_pass(rows, in_rows, row, after_first);
+  check_pass(rows, in_rows, after_first);
   check_queue(rows, in_rows, row, after_first, 3);
 }
 
