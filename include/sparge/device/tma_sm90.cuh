@@ -62,9 +62,14 @@ __device__ __forceinline__ void fence_shared_for_copies() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/// Fetches the descriptor ahead of its first use (PTX ISA, "prefetch").
-__device__ __forceinline__ void prefetch_tensor(CUtensorMap const& tensor) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(&tensor) : "memory");
+/// Fetches descriptors, which lie one behind the other, ahead of their first use (PTX ISA, "prefetch"). By one thread.
+template <class Tensors>
+__device__ __forceinline__ void prefetch_descriptors(Tensors const& tensors) {
+  constexpr int count = sizeof(Tensors) / sizeof(CUtensorMap);
+#pragma unroll
+  for (int i = 0; i < count; ++i)
+    asm volatile("prefetch.tensormap [%0];" ::"l"(reinterpret_cast<CUtensorMap const*>(&tensors) + i)
+                 : "memory");
 }
 
 /// Writes four 8x8 matrices of 16-bit values to shared memory (PTX stmatrix, sm_90), the inverse of ldmatrix.

@@ -8,6 +8,7 @@
 #include "sparge/collective/dq_producer_sm90.cuh"
 #include "sparge/device/dependent_launch.cuh"
 #include "sparge/device/swizzle.cuh"
+#include "sparge/device/tma_sm90.cuh"
 #include "sparge/device/warp.cuh"
 #include "sparge/kernel/backward_params.hpp"
 #include "sparge/kernel/launch.cuh"
@@ -33,6 +34,7 @@ public:
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // code for other targets is empty, and no plan chooses it there
     DqPipe<config> const pipe(shared_address(smem));
     if (threadIdx.x == 0) pipe.init();
+    if (threadIdx.x == threads - 1) prefetch_descriptors(params.tensors);
     wait_for_kernel_before();
     let_next_kernel_start();  // it reads at once whether the order, which is known now, splits tiles
     __syncthreads();

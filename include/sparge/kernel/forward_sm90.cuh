@@ -9,6 +9,7 @@
 #include "sparge/collective/forward_producer_sm90.cuh"
 #include "sparge/device/dependent_launch.cuh"
 #include "sparge/device/swizzle.cuh"
+#include "sparge/device/tma_sm90.cuh"
 #include "sparge/device/warp.cuh"
 #include "sparge/kernel/forward_params.hpp"
 #include "sparge/kernel/launch.cuh"
@@ -36,6 +37,7 @@ public:
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // code for other targets is empty, and no plan chooses it there
     if (threadIdx.x == 0)
       for (int team = 0; team < teams; ++team) pipe_of(smem, team).init();
+    if (threadIdx.x == threads - 1) prefetch_descriptors(params.tensors);
     __syncthreads();
     // The same for all lanes, which the compiler cannot see.
     int const warpgroup = __shfl_sync(all_lanes, static_cast<int>(threadIdx.x) / 128, 0);
