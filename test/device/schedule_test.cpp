@@ -61,12 +61,14 @@ void check_pass(PassScratch const& scratch, Lines const& lines, OrderOfWork cons
   for (auto const& line : lines) lengths.push_back(length_of(line));
   CHECK(scratch.read(schedule.counts, lines.size()) == lengths);
   auto const items = static_cast<std::uint32_t>(order.items.size()),
-             has_gaps = static_cast<std::uint32_t>(order.has_gaps());
+             splits = static_cast<std::uint32_t>(order.splits.size());
   CHECK(scratch.read(schedule.header, Schedule::fields) ==
-        std::vector<std::uint32_t>{items, order.all_end(), order.first_tile, has_gaps,
-                                   static_cast<std::uint32_t>(order.splits.size()), 0});
-  CHECK(fields_of(scratch.read(schedule.items, items)) == fields_of(order.items));
-  CHECK(fields_of(scratch.read(schedule.splits, order.splits.size())) == fields_of(order.splits));
+        std::vector<std::uint32_t>{items, order.all_end(),
+                                   order.first_tile | (order.has_gaps() ? Schedule::has_gaps : 0),
+                                   order.tiles_end, splits, 0});
+  std::vector<WorkItem> const all = order.all_items();
+  CHECK(fields_of(scratch.read(schedule.items, all.size())) == fields_of(all));
+  CHECK(fields_of(scratch.read(schedule.splits, splits)) == fields_of(order.splits));
   auto const listed = scratch.read(schedule.listed, (lines.size() + 31) / 32);
   for (std::size_t tile = 0; tile < lines.size(); ++tile)
     CHECK((listed[tile / 32] >> tile % 32 & 1) == order.is_gap(tile));
@@ -76,7 +78,7 @@ void check_pass(PassScratch const& scratch, Lines const& lines, OrderOfWork cons
 void check_queue(PassScratch const& scratch, Lines const& lines, ScheduleShape const& shape,
                  OrderOfWork const& order, int producers) {
   std::vector<std::pair<int, int>> wanted, taken;
-  for (WorkItem const& item : order.items) wanted.emplace_back(static_cast<int>(item.tile), item.slot);
+  for (WorkItem const& item : order.all_items()) wanted.emplace_back(static_cast<int>(item.tile), item.slot);
   for (std::size_t tile = 0; tile < lines.size(); ++tile)
     if (!order.is_gap(tile)) wanted.emplace_back(static_cast<int>(tile), -1);
   std::vector<int> const all = probe::take_all(scratch.schedule(), static_cast<int>(shape.tiles),

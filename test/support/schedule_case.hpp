@@ -62,20 +62,29 @@ inline std::uint64_t count_kept(Lines const& lines) {
 
 /// What the device must make of some lines.
 struct OrderOfWork {
-  std::vector<WorkItem> items;
+  std::vector<WorkItem> items, last;
   std::vector<SplitLine> splits;
   std::vector<bool> is_listed, is_started;  ///< never both
   bool lists_all;
-  std::uint32_t first_tile;  ///< of those after the items
+  std::uint32_t first_tile, tiles_end;  ///< of those between the items
 
   bool is_gap(std::size_t tile) const { return is_listed[tile] || is_started[tile]; }
   bool has_gaps() const {
     for (std::size_t tile = first_tile; tile < is_listed.size(); ++tile)
-      if (is_gap(tile)) return true;
+      if (is_gap(tile) && !goes_last(tile)) return true;
     return false;
   }
+  bool goes_last(std::size_t tile) const {
+    return std::any_of(last.begin(), last.end(), [&](WorkItem const& item) { return item.tile == tile; });
+  }
   std::uint32_t all_end() const {
-    return static_cast<std::uint32_t>(items.size() + (lists_all ? 0 : is_listed.size() - first_tile));
+    return static_cast<std::uint32_t>(items.size() + last.size() + (lists_all ? 0 : tiles_end - first_tile));
+  }
+  /// As they lie in memory.
+  std::vector<WorkItem> all_items() const {
+    std::vector<WorkItem> all = items;
+    all.insert(all.end(), last.begin(), last.end());
+    return all;
   }
 };
 
@@ -103,18 +112,21 @@ inline std::vector<bool> started_first(Lines const& lines, ScheduleShape const& 
   return started;
 }
 
-/// Pieces in the order of tiles, then whole lines by class of length.
+/// Pieces in the order of tiles, then whole lines by class of length; and so what goes last.
 inline OrderOfWork order_work(Lines const& lines, ScheduleShape const& shape, bool starts_first = false) {
   ScheduleRule const rule = rule_for(lines, shape);
-  OrderOfWork order{{}, {}, {}, std::vector<bool>(lines.size(), false), rule.lists_all(), 0};
+  OrderOfWork order{
+      {}, {}, {}, {}, std::vector<bool>(lines.size(), false), rule.lists_all(), 0, rule.last_from()};
   if (starts_first) order.is_started = started_first(lines, shape);
   auto const started = std::count(order.is_started.begin(), order.is_started.end(), true);
   if (started == std::min(shape.tiles, shape.workers)) order.first_tile = static_cast<std::uint32_t>(started);
-  std::vector<std::uint32_t> whole;
+  std::vector<std::uint32_t> whole, last;
   for (std::uint32_t tile = 0; tile < lines.size(); ++tile) {
     std::uint32_t const count = length_of(lines[tile]);
     bool const is_left = !order.is_started[tile];
-    order.is_listed.push_back(is_left && rule.lists(count));
+    bool const is_last = is_left && !rule.lists(count) && tile >= rule.last_from();
+    order.is_listed.push_back((is_left && rule.lists(count)) || is_last);
+    if (is_last) last.push_back(tile);
     if (is_left && rule.lists(count) && !rule.splits(count)) whole.push_back(tile);
     if (!is_left || !rule.splits(count)) continue;
     std::int32_t const pieces = rule.pieces(count), slot = static_cast<std::int32_t>(order.items.size());
@@ -128,10 +140,13 @@ inline OrderOfWork order_work(Lines const& lines, ScheduleShape const& shape, bo
       order.items.push_back({tile, border(piece), border(piece + 1), slot + piece});
   }
   auto const class_of = [&](std::uint32_t tile) { return rule.class_of(length_of(lines[tile])); };
-  std::stable_sort(whole.begin(), whole.end(),
-                   [&](std::uint32_t a, std::uint32_t b) { return class_of(a) > class_of(b); });
-  for (std::uint32_t tile : whole)
-    order.items.push_back({tile, 0, static_cast<std::int32_t>(shape.blocks), -1});
+  auto const list_sorted = [&](std::vector<std::uint32_t>& tiles, std::vector<WorkItem>& items) {
+    std::stable_sort(tiles.begin(), tiles.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return class_of(a) > class_of(b); });
+    for (std::uint32_t tile : tiles) items.push_back({tile, 0, static_cast<std::int32_t>(shape.blocks), -1});
+  };
+  list_sorted(whole, order.items);
+  list_sorted(last, order.last);
   return order;
 }
 

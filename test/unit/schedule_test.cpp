@@ -1,6 +1,10 @@
 /// The order of uneven work as a rule of lengths: what is split, what goes first, and how much scratch that can take.
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <numeric>
+#include <queue>
 #include <vector>
 
 #include "sparge/plan/forward_config.hpp"
@@ -25,27 +29,108 @@ void check_bounds(Lines const& lines, ScheduleShape const& shape, bool starts_fi
   CHECK(static_cast<std::int64_t>(order.splits.size()) <= ScheduleBounds::splits(shape));
   CHECK(pieces <= ScheduleBounds::pieces(shape));
   CHECK(pieces <= 7 * shape.workers);
-  CHECK(static_cast<std::int64_t>(order.items.size()) <= ScheduleBounds::items(shape));
+  CHECK(static_cast<std::int64_t>(order.all_items().size()) <= ScheduleBounds::items(shape));
 }
 
-/// Each kept block is visited by one item, by a worker's first tile, or by the tile that comes after the items.
+/// What the queue hands out, in its order. A tile that is not an item is all of its line.
+std::vector<WorkItem> handed_out(OrderOfWork const& order, ScheduleShape const& shape) {
+  auto const items = static_cast<std::uint32_t>(order.items.size());
+  bool const has_gaps = order.has_gaps();
+  std::vector<WorkItem> const all = order.all_items();
+  std::vector<WorkItem> out = order.items;
+  for (std::uint32_t place = items; place < order.all_end(); ++place) {
+    std::uint32_t const tile = place - items + order.first_tile;
+    if (tile >= order.tiles_end)
+      out.push_back(all[items + tile - order.tiles_end]);
+    else if (!has_gaps || !order.is_gap(tile))
+      out.push_back({tile, 0, static_cast<std::int32_t>(shape.blocks), -1});
+  }
+  return out;
+}
+
+/// Each kept block is visited once, and an empty line is handed out once too.
 void check_covers(Lines const& lines, ScheduleShape const& shape, bool starts_first) {
   OrderOfWork const order = order_work(lines, shape, starts_first);
   Lines visited(lines.size());
   for (std::size_t tile = 0; tile < lines.size(); ++tile)
     if (order.is_started[tile]) visited[tile] = lines[tile];
-  for (WorkItem const& item : order.items)
+  std::vector<bool> is_out = order.is_started;
+  for (WorkItem const& item : handed_out(order, shape)) {
+    bool const is_new = !is_out[item.tile];
+    if (item.first == 0) CHECK(is_new);
+    is_out[item.tile] = true;
     for (std::int32_t block : lines[item.tile])
       if (block >= item.first && block < item.end) visited[item.tile].push_back(block);
-  // The queue's walk over places.
-  auto const items = static_cast<std::uint32_t>(order.items.size());
-  for (std::uint32_t place = items; place < order.all_end(); ++place) {
-    std::uint32_t const tile = place - items + order.first_tile;
-    if (order.has_gaps() && order.is_gap(tile)) continue;
-    CHECK(visited[tile].empty());
-    visited[tile] = lines[tile];
   }
   CHECK(visited == lines);
+  CHECK(std::count(is_out.begin(), is_out.end(), false) == 0);
+}
+
+/// Only in a big grid of uneven lines something goes last: of the tiles at the end all that do not go first, long before short,
+/// head-major within a class.
+void check_last(Lines const& lines, ScheduleShape const& shape, bool starts_first) {
+  OrderOfWork const order = order_work(lines, shape, starts_first);
+  ScheduleRule const rule = rule_for(lines, shape);
+  auto const tiles = static_cast<std::uint32_t>(shape.tiles);
+  if (rule.last_from() == tiles) {
+    CHECK(order.last.empty());
+    return;
+  }
+  CHECK(shape.tiles > ScheduleBounds::listed_a_worker * shape.workers);
+  CHECK(tiles - rule.last_from() == ScheduleBounds::last_a_worker * shape.workers);
+  CHECK_FALSE(rule.lists_all());
+  std::size_t left = 0;
+  for (std::uint32_t tile = rule.last_from(); tile < tiles; ++tile) {
+    left += !rule.lists(length_of(lines[tile]));
+    CHECK_FALSE(order.is_started[tile]);
+  }
+  CHECK(order.last.size() == left);
+  for (std::size_t i = 0; i < order.last.size(); ++i) {
+    WorkItem const& item = order.last[i];
+    CHECK(item.tile >= rule.last_from());
+    CHECK(item.slot == -1);
+    if (i == 0) continue;
+    std::uint32_t const before = order.last[i - 1].tile;
+    int const here = rule.class_of(length_of(lines[item.tile])),
+              there = rule.class_of(length_of(lines[before]));
+    CHECK((here < there || (here == there && before < item.tile)));
+  }
+}
+
+/// The share of the perfect balance that the longest worker takes where each line takes its blocks and 2.5 more.
+double share_of_balance(Lines const& lines, ScheduleShape const& shape) {
+  OrderOfWork const order = order_work(lines, shape, true);
+  std::priority_queue<double, std::vector<double>, std::greater<double>> ends;
+  double sum = 0, longest = 0;
+  auto const start = [&](double from, std::int64_t blocks) {
+    double const time = static_cast<double>(blocks) + 2.5;
+    sum += time;
+    longest = std::max(longest, from + time);
+    ends.push(from + time);
+  };
+  for (std::size_t worker = 0; worker < static_cast<std::size_t>(shape.workers); ++worker)
+    if (worker < lines.size() && order.is_started[worker])
+      start(0, length_of(lines[worker]));
+    else
+      ends.push(0);
+  for (WorkItem const& item : handed_out(order, shape)) {
+    double const from = ends.top();
+    ends.pop();
+    std::int64_t length = 0;
+    for (std::int32_t block : lines[item.tile]) length += block >= item.first && block < item.end;
+    start(from, length);
+  }
+  return longest * static_cast<double>(shape.workers) / sum;
+}
+
+/// `blocks` of them, from the first on.
+Lines lines_of(std::vector<std::uint32_t> const& lengths) {
+  Lines lines;
+  for (std::uint32_t length : lengths) {
+    lines.emplace_back(length);
+    std::iota(lines.back().begin(), lines.back().end(), 0);
+  }
+  return lines;
 }
 
 /// What starts last is short: nothing is left for the end that exceeds a 32nd of a worker's load, or 1.5 times the mean, and was not
@@ -78,10 +163,12 @@ TEST_CASE("Every kept block is in one piece or one tile and no piece is long") {
           check_covers(rows_of(p, mask), row_shape(p, workers), starts_first);
           check_lengths(rows_of(p, mask), row_shape(p, workers), starts_first);
           check_bounds(rows_of(p, mask), row_shape(p, workers), starts_first);
+          check_last(rows_of(p, mask), row_shape(p, workers), starts_first);
         }
         check_covers(columns_of(p, mask), column_shape(p, workers), false);
         check_lengths(columns_of(p, mask), column_shape(p, workers), false);
         check_bounds(columns_of(p, mask), column_shape(p, workers), false);
+        check_last(columns_of(p, mask), column_shape(p, workers), false);
       }
 }
 
@@ -101,9 +188,11 @@ TEST_CASE("The worst lengths stay within the bounds") {
           for (std::uint32_t length : lengths) excess += ScheduleRule::excess_of(length, even);
           ScheduleRule const rule(kept, excess, shape);
           std::int64_t splits = 0, pieces = 0, listed = 0;
+          std::uint32_t at = 0;
           for (std::uint32_t length : lengths) {
             if (rule.splits(length)) ++splits, pieces += rule.pieces(length);
-            listed += rule.lists(length);
+            listed += rule.lists(length) || at >= rule.last_from();
+            ++at;
             CHECK((!rule.splits(length) || (rule.lists(length) && rule.pieces(length) >= 2)));
           }
           CAPTURE(workers, lines, most, dense);
@@ -124,14 +213,62 @@ TEST_CASE("Even rows are not split and keep their order") {
     OrderOfWork const early = order_work(rows_of(p, mask), row_shape(p, 132), true);
     CHECK(early.first_tile == std::min(row_shape(p, 132).tiles, std::int64_t{132}));
     CHECK_FALSE(early.has_gaps());
+    CHECK(early.tiles_end == p.batch * p.heads * p.q_blocks());
   }
   // 40 heads of 32,768 tokens at 26 blocks a row: nothing is listed.
   ScheduleShape const shape{10240, 512, 132};
   ScheduleRule const rule(std::uint64_t{10240} * 26, 0, shape);
   CHECK_FALSE(rule.lists_all());
+  CHECK(rule.last_from() == 10240);
   CHECK_FALSE(rule.lists(26));
   CHECK(rule.lists(512));
   CHECK_FALSE(rule.splits(512));
+}
+
+TEST_CASE("Whatever the lengths are each line is handed out once and the last ones are sorted") {
+  Random random(5);
+  for (std::int64_t workers : {1, 3, 40})
+    for (std::uint32_t tiles : {1u, 2u, 31u, 33u, 95u, 97u, 120u, 1280u, 1281u, 1500u}) {
+      ScheduleShape const shape{tiles, 600, workers};
+      std::vector<std::uint32_t> const none(tiles, 0), same(tiles, 9);
+      std::vector<std::uint32_t> one_long(tiles, 3), one_left = none, any = none, falling = none,
+                                                     last_long = none;
+      one_long[tiles / 2] = 600;
+      one_left[tiles - 1] = 600;
+      for (std::uint32_t i = 0; i < tiles; ++i) {
+        any[i] = random.below(random.below(600) + 1);
+        falling[i] = 600 - 600 * i / tiles;
+        last_long[i] = i + 5 * static_cast<std::uint32_t>(workers) < tiles ? 2 : 500;
+      }
+      for (auto const& lengths : {none, same, one_long, one_left, any, falling, last_long}) {
+        CAPTURE(workers, tiles, lengths[0], lengths[tiles - 1]);
+        Lines const lines = lines_of(lengths);
+        for (bool starts_first : {false, true}) {
+          check_covers(lines, shape, starts_first);
+          check_lengths(lines, shape, starts_first);
+          check_bounds(lines, shape, starts_first);
+          check_last(lines, shape, starts_first);
+        }
+      }
+    }
+}
+
+TEST_CASE("The launch of a big grid of uneven lines ends with short ones") {
+  Random random(9);
+  ScheduleShape const shape{10240, 512, 132};  // 40 heads of 32,768 tokens
+  std::vector<std::uint32_t> uniform, many_short, two_lengths;
+  for (int i = 0; i < 10240; ++i) {
+    uniform.push_back(10 + random.below(93));
+    many_short.push_back(1 + random.below(1 + random.below(100)));
+    two_lengths.push_back(random.chance(0.5) ? 8 : 44);
+  }
+  for (auto const& lengths : {uniform, many_short, two_lengths}) {
+    Lines const lines = lines_of(lengths);
+    OrderOfWork const order = order_work(lines, shape, true);
+    CHECK(order.last.size() > 4 * 132);
+    CHECK(order.tiles_end == 10240 - 8 * 132);
+    CHECK(share_of_balance(lines, shape) < 1.004);  // head-major to the end they are 1.012 to 1.018
+  }
 }
 
 TEST_CASE("A dense row of a small grid is split and rows up to a fifth are not") {
@@ -209,7 +346,7 @@ TEST_CASE("Scratch of uneven rows depends on shapes alone and small problems tak
   CHECK(ScheduleBounds::pieces({2, 512, 132}) == 0);    // nor one of two: it cannot exceed twice the mean
   CHECK(ScheduleBounds::pieces({3, 512, 132}) == 32);
   CHECK(ScheduleBounds::pieces({10240, 512, 132}) == 924);
-  CHECK(ScheduleBounds::items({10240, 512, 132}) == 32 * 132 + 924);
+  CHECK(ScheduleBounds::items({10240, 512, 132}) == (32 + 8) * 132 + 924);
   Carver carver;
   Schedule::lay_out(carver, {10240, 512, 132}, ForwardConfig::slot_floats(128, 128));
   CHECK(carver.bytes() < std::size_t{62} << 20);

@@ -1,5 +1,5 @@
 #pragma once
-/// What a persistent thread block does next: the items of the schedule, then the tiles that are not among them.
+/// What a persistent thread block does next: items of the schedule, the tiles that are not among them, and items that go last.
 
 #include <cstdint>
 
@@ -20,15 +20,22 @@ public:
   /// The next item, or one whose tile is past the last. Tiles that are items are passed over where they come up once more.
   __device__ __forceinline__ WorkItem next() {
     static_assert(Schedule::items_end == 0 && Schedule::all_end == 1 && Schedule::first_tile == 2 &&
-                  Schedule::has_gaps == 3);
+                  Schedule::tiles_end == 3);
     uint4 const header = *reinterpret_cast<uint4 const*>(schedule_.header);
-    std::uint32_t const items = header.x, end = header.y, first_tile = header.z, has_gaps = header.w;
+    std::uint32_t const items = header.x, end = header.y, first_tile = header.z & ~Schedule::has_gaps,
+                        tiles_end = header.w;
     while (true) {
-      std::uint32_t const place = next_place();
-      if (place < items) return schedule_.items[place];
-      std::uint32_t const tile = place - items + first_tile;
-      if (place < end && has_gaps && schedule_.listed[tile / 32] >> tile % 32 & 1) continue;
-      return {place < end ? tile : tiles_, 0, blocks_, -1};
+      std::uint32_t place = next_place();
+      if (place >= items) {
+        std::uint32_t const tile = place - items + first_tile;
+        if (place >= end || tile < tiles_end) {
+          if (place < end && header.z & Schedule::has_gaps && schedule_.listed[tile / 32] >> tile % 32 & 1)
+            continue;
+          return {place < end ? tile : tiles_, 0, blocks_, -1};
+        }
+        place += first_tile - tiles_end;  // what goes last lies behind what goes first
+      }
+      return schedule_.items[place];
     }
   }
 

@@ -1,5 +1,5 @@
 #pragma once
-/// The order of work: lines that are long go first, those that are too long in pieces.
+/// The order of work: lines that are long go first, those that are too long in pieces; the last ones are sorted.
 
 #include <cstdint>
 
@@ -34,11 +34,12 @@ public:
   }
 
 private:
-  static constexpr int classes = ScheduleRule::classes;
+  static constexpr int classes = ScheduleRule::classes,
+                       orders = 2 * classes;  ///< of what goes first, then of what goes last
 
   struct Shared {
     std::uint64_t kept[warps], excess[warps];
-    std::uint32_t place[classes]
+    std::uint32_t place[orders]
                        [warps];  ///< how many items; then, the index of the first one. Longest class first
     std::uint32_t sums[warps], pieces[warps], splits[warps], listed[warps], started[warps];
     std::uint32_t items, all_splits;
@@ -46,9 +47,10 @@ private:
 
   /// A line, in its lane.
   struct Line {
-    bool is_started, is_listed, is_split;  ///< at most the first; or the second and perhaps the third
+    bool is_started, is_listed, is_last,
+        is_split;  ///< at most one of the first three; with the second perhaps the fourth
     std::uint32_t tile, count;
-    int pieces, order;  ///< 0 where it is not split; of its class, longest first
+    int pieces, order;  ///< 0 where it is not split; among what place[] counts
   };
 
   __device__ __forceinline__ ScheduleBuild(Params const& params, SchedulePass const& pass, Shared& shared,
@@ -92,14 +94,16 @@ private:
     bool const exists = tile < pass_.shape.tiles;
     std::uint32_t const count = exists ? pass_.schedule.counts[tile] : 0;
     bool const is_started = tile < may_start_ && ScheduleRule::starts_first(count, sampled_),
-               is_left = exists && !is_started;
+               is_left = exists && !is_started, is_listed = is_left && rule_.lists(count),
+               is_last = is_left && !is_listed && tile >= rule_.last_from();
     Line line{is_started,
-              is_left && rule_.lists(count),
+              is_listed,
+              is_last,
               is_left && rule_.splits(count),
               static_cast<std::uint32_t>(tile),
               count,
               0,
-              classes - 1 - rule_.class_of(count)};
+              (is_last ? orders : classes) - 1 - rule_.class_of(count)};
     if (line.is_split) line.pieces = rule_.pieces(count);
     return line;
   }
@@ -107,16 +111,16 @@ private:
   /// How many items of each class this warp's tiles make, and which tiles are listed.
   __device__ __forceinline__ void count_items() const {
     int const warp = warp_index();
-    for (int i = static_cast<int>(threadIdx.x); i < classes * warps; i += threads)
+    for (int i = static_cast<int>(threadIdx.x); i < orders * warps; i += threads)
       (&shared_.place[0][0])[i] = 0;
     __syncthreads();
     std::uint32_t pieces = 0, splits = 0, listed = 0, started = 0;
 #pragma unroll 4
     for (int word = first_word_; word < end_word_; ++word) {
       Line const line = line_at(word);
-      std::uint32_t const bits = __ballot_sync(all_lanes, line.is_listed || line.is_started);
+      std::uint32_t const bits = __ballot_sync(all_lanes, line.is_listed || line.is_last || line.is_started);
       if (lane_index() == 0) pass_.schedule.listed[word] = bits;
-      if (line.is_listed && !line.is_split) atomicAdd(&shared_.place[line.order][warp], 1u);
+      if (is_whole(line)) atomicAdd(&shared_.place[line.order][warp], 1u);
       pieces += line.pieces;
       splits += line.is_split;
       listed += line.is_listed;
@@ -131,6 +135,11 @@ private:
     shared_.listed[warp] = listed, shared_.started[warp] = started;
   }
 
+  /// Whether it is one item.
+  static __device__ __forceinline__ bool is_whole(Line const& line) {
+    return line.is_last || (line.is_listed && !line.is_split);
+  }
+
   /// Inclusive.
   static __device__ __forceinline__ std::uint32_t warp_scan(std::uint32_t value) {
 #pragma unroll
@@ -141,9 +150,9 @@ private:
     return value;
   }
 
-  /// From counts to the place of the first: pieces, then classes from long to short, within each warp after warp.
+  /// From counts to the place of the first: pieces, then classes from long to short, twice, within each warp after warp.
   __device__ __forceinline__ void place() const {
-    constexpr int share = classes * warps / threads;
+    constexpr int share = orders * warps / threads;
     __syncthreads();
     std::uint32_t* const mine = &shared_.place[0][0] + share * threadIdx.x;
     std::uint32_t total = 0;
@@ -170,24 +179,26 @@ private:
                           started = warp_sum(shared_.started[lane_index()]);
       shared_.pieces[lane_index()] = pieces - shared_.pieces[lane_index()];
       shared_.splits[lane_index()] = splits - shared_.splits[lane_index()];
-      if (lane_index() == 31) publish(all_pieces + sums, splits, listed, started);
+      if (lane_index() == 31)
+        publish(all_pieces + listed - splits, all_pieces + sums, splits, started, listed + started);
     }
     __syncthreads();
   }
 
-  __device__ __forceinline__ void publish(std::uint32_t items, std::uint32_t splits, std::uint32_t listed,
-                                          std::uint32_t started) const {
+  /// Items that go first, and all. `started` or listed to go first are `gaps`.
+  __device__ __forceinline__ void publish(std::uint32_t items, std::uint32_t all_items, std::uint32_t splits,
+                                          std::uint32_t started, std::uint32_t gaps) const {
     // Where every worker has its first tile the others follow without a look at bits.
     std::uint32_t const first_tile = started == may_start_ ? started : 0;
-    shared_.items = items;
+    std::uint32_t const last_from = rule_.last_from();
+    shared_.items = all_items;
     shared_.all_splits = splits;
     std::uint32_t* const header = pass_.schedule.header;
     header[Schedule::next] = 0;
     header[Schedule::items_end] = items;
-    header[Schedule::all_end] =
-        items + (rule_.lists_all() ? 0 : static_cast<std::uint32_t>(pass_.shape.tiles) - first_tile);
-    header[Schedule::first_tile] = first_tile;
-    header[Schedule::has_gaps] = listed + started > first_tile;
+    header[Schedule::all_end] = all_items + (rule_.lists_all() ? 0 : last_from - first_tile);
+    header[Schedule::first_tile] = first_tile | (gaps > first_tile ? Schedule::has_gaps : 0);
+    header[Schedule::tiles_end] = last_from;
     header[Schedule::splits_end] = splits;
   }
 
@@ -203,14 +214,14 @@ private:
 
   /// The first lane of each class takes places for all of its lanes.
   __device__ __forceinline__ void list_whole(Line const& line) const {
-    bool const is_whole = line.is_listed && !line.is_split;
-    unsigned const peers = __match_any_sync(all_lanes, is_whole ? line.order : -1);
+    bool const is_item = is_whole(line);
+    unsigned const peers = __match_any_sync(all_lanes, is_item ? line.order : -1);
     int const first = __ffs(static_cast<int>(peers)) - 1;
     std::uint32_t place = 0;
-    if (is_whole && lane_index() == first)
+    if (is_item && lane_index() == first)
       place = atomicAdd(&shared_.place[line.order][warp_index()], static_cast<std::uint32_t>(__popc(peers)));
     place = __shfl_sync(all_lanes, place, first) + count_lower_lanes(peers);
-    if (is_whole)
+    if (is_item)
       pass_.schedule.items[place] = {line.tile, 0, static_cast<std::int32_t>(pass_.shape.blocks), -1};
   }
 

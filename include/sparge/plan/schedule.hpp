@@ -35,6 +35,7 @@ struct ScheduleBounds {
   static constexpr std::int64_t least_piece_blocks = 16;  ///< a piece is not made for less
   static constexpr std::int64_t listed_a_worker =
       32;  ///< no more lines than that exceed the share that lists them
+  static constexpr std::int64_t last_a_worker = 8;  ///< of so many lines at the end the longest start first
 
   /// Each is more than a third of a worker's load, and more than twice the mean.
   static constexpr std::int64_t splits(ScheduleShape const& shape) {
@@ -49,7 +50,7 @@ struct ScheduleBounds {
   }
 
   static constexpr std::int64_t items(ScheduleShape const& shape) {
-    return smaller(shape.tiles, listed_a_worker * shape.workers) + pieces(shape);
+    return smaller(shape.tiles, (listed_a_worker + last_a_worker) * shape.workers) + pieces(shape);
   }
 
 private:
@@ -60,18 +61,21 @@ private:
 struct Schedule {
   /// Words of `header`: what a queue reads of it is one aligned load.
   enum Field : std::int32_t {
-    items_end,   ///< items
-    all_end,     ///< items, and tiles after them
-    first_tile,  ///< after the items tiles follow from this one on
-    has_gaps,    ///< whether `listed` tells which of them to pass over
+    items_end,   ///< items that go first
+    all_end,     ///< these, tiles after them, and items that go last
+    first_tile,  ///< after the items tiles follow from this one on; and has_gaps
+    tiles_end,   ///< to before this one; then the items that go last
     splits_end,  ///< split lines
     next,        ///< asked for so far
     fields
   };
 
+  /// With `first_tile`, which is at most the number of workers: `listed` tells which tiles to pass over.
+  static constexpr std::uint32_t has_gaps = 1u << 31;
+
   std::uint32_t* header = nullptr;
   std::uint32_t* counts = nullptr;  ///< [tiles]: kept blocks of each line
-  WorkItem* items = nullptr;        ///< pieces, then whole lines
+  WorkItem* items = nullptr;        ///< pieces, then whole lines, then those that go last
   std::uint32_t* listed = nullptr;  ///< a bit a tile: it is among the items, or started before them
   SplitLine* splits = nullptr;
   float* partials = nullptr;  ///< a slot a piece

@@ -14,6 +14,7 @@ namespace sparge {
 /// A line is split where it exceeds a third of the load and twice the mean, in equal pieces of at most a fourth of the load, or the
 /// mean where that is more. It is listed where it exceeds a 32nd of the load: what is left for the end is short. Where there are
 /// few tiles and they are uneven, all are listed, so that long ones go first; where they are even, those of more than 1.5 times the mean.
+/// Where there are many and they are uneven, the last of them are listed too, to go last, long ones before short ones.
 class ScheduleRule {
 public:
   /// `kept` blocks in all lines together, and `excess` of them past even_length() of their lines.
@@ -22,8 +23,11 @@ public:
     auto const tiles = static_cast<std::uint64_t>(shape.tiles),
                workers = static_cast<std::uint64_t>(shape.workers),
                listed = ScheduleBounds::listed_a_worker * workers;
-    bool const are_few = tiles <= listed;
-    lists_all_ = are_few && 256 * excess > kept;
+    bool const are_few = tiles <= listed, are_uneven = 256 * excess > kept;
+    lists_all_ = are_few && are_uneven;
+    last_from_ = static_cast<std::uint32_t>(
+        are_few || !are_uneven ? tiles
+                               : tiles - static_cast<std::uint64_t>(ScheduleBounds::last_a_worker) * workers);
     list_over_ = are_few ? 3 * kept / (2 * tiles) : kept / listed;
     class_scale_ = kept == 0 ? 0 : (mean_class_units * tiles << class_shift) / kept;
     split_over_ = larger(larger(kept / (3 * workers), 2 * kept / tiles), 2 * least_piece);
@@ -34,6 +38,9 @@ public:
 
   /// Whether a line of `count` kept blocks is an item, and not a tile that follows the items in head-major order.
   __host__ __device__ bool lists(std::uint32_t count) const { return lists_all_ || count > list_over_; }
+
+  /// From this tile on, those that lists() does not name go last, sorted. The number of tiles where there are no such.
+  __host__ __device__ std::uint32_t last_from() const { return last_from_; }
 
   /// Lines up to this length count as even.
   static __host__ __device__ std::uint32_t even_length(std::uint64_t kept, ScheduleShape const& shape) {
@@ -98,6 +105,7 @@ private:
   static constexpr int class_shift = 16;
 
   bool lists_all_;
+  std::uint32_t last_from_;
   std::uint64_t list_over_, split_over_, piece_blocks_, class_scale_;
 };
 
