@@ -145,5 +145,6 @@ TEST_CASE("Ordering and splitting lines is clean", "[gpu][sanitize]") {
   SKIP_WITHOUT_GPU();
   AttentionProblem const p{1, 4, 2, 128 * 9 + 5, 64 * 45 + 7, 64};
   for (Unevenness kind : {Unevenness::dense_lines, Unevenness::dense_row, Unevenness::dense_column})
-    check_mask(p, make_uneven_mask(p, kind, 5), 16);
+    for (std::int64_t workers : {1, 16})  // a grid that is big, or not
+      check_mask(p, make_uneven_mask(p, kind, 5), workers);
 }

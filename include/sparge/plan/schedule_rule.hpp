@@ -12,9 +12,9 @@ namespace sparge {
 /// The load of a worker is kept blocks / workers, the mean that of a tile.
 ///
 /// A line is split where it exceeds a third of the load and twice the mean, in equal pieces of at most a fourth of the load, or the
-/// mean where that is more. It is listed where it exceeds a 32nd of the load: what is left for the end is short. Where there are
-/// few tiles and they are uneven, all are listed, so that long ones go first; where they are even, those of more than 1.5 times the mean.
-/// Where there are many and they are uneven, the last of them are listed too, to go last, long ones before short ones.
+/// mean where that is more. Where there are few tiles and they are uneven, all are listed, so that long ones go first; where they are even,
+/// those of more than 1.5 times the mean. Where there are many, those that exceed a 32nd of the load; if they are uneven, only where
+/// that is more than three times the mean, and the last tiles are sorted: what is left for the end is short.
 class ScheduleRule {
 public:
   /// `kept` blocks in all lines together, and `excess` of them past even_length() of their lines.
@@ -29,6 +29,7 @@ public:
         are_few || !are_uneven ? tiles
                                : tiles - static_cast<std::uint64_t>(ScheduleBounds::last_a_worker) * workers);
     list_over_ = are_few ? 3 * kept / (2 * tiles) : kept / listed;
+    if (!are_few && are_uneven) list_over_ = larger(list_over_, 3 * kept / tiles);
     class_scale_ = kept == 0 ? 0 : (mean_class_units * tiles << class_shift) / kept;
     split_over_ = larger(larger(kept / (3 * workers), 2 * kept / tiles), 2 * least_piece);
     piece_blocks_ = larger(larger(divide_up(kept, 4 * workers), divide_up(kept, tiles)), least_piece);
