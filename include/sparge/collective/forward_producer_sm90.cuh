@@ -9,6 +9,7 @@
 #include "sparge/collective/row_walk.cuh"
 #include "sparge/collective/tile_order.cuh"
 #include "sparge/collective/tile_queue.cuh"
+#include "sparge/device/local_memory.cuh"
 #include "sparge/device/math.cuh"
 #include "sparge/device/tma_sm90.cuh"
 #include "sparge/device/warp.cuh"
@@ -46,6 +47,7 @@ public:
             choose(queue, next, true);
         item = next;
       } else {
+        keep_in_memory(queue);  // 32 registers
         request_keys(item, [](int) { return false; });
         has_item = choose(queue, item, true);
       }
