@@ -6,12 +6,13 @@
 #   bench             the benchmark programs
 #   merge [FOLDER..]  joins the records of these sources (default: OUT) into docs/gpu_record.json; needs no GPU
 # Environment: OUT (default out), SPARGE_ARCHS (default 90a), FUZZ_SECONDS (default 240), SANITIZE_SECONDS (a tool's limit
-# per program, default 100). A stage ends within 8 minutes; whole logs stay in build-gpu/logs, what failed comes to OUT.
+# per program, default 100), BUILD (a folder with all of these sources built for SPARGE_ARCHS, taken as it is; default:
+# build-gpu, which is built first). A stage ends within 8 minutes; whole logs stay in BUILD/logs, what failed comes to OUT.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."
 out=${OUT:-out}
-build="build-gpu"
+build=${BUILD:-build-gpu}
 stage=${1:-}
 [ $# -gt 0 ] && shift
 logs=$build/logs
@@ -24,6 +25,7 @@ export PATH="$cuda/bin:$PATH"
 
 # build_targets TARGET...: `all` for everything.
 build_targets() {
+  [ -z "${BUILD:-}" ] || return 0
   local log=$logs/build.$stage.log
   { cmake --preset gpu "-DSPARGE_ARCHS=${SPARGE_ARCHS:-90a}" && cmake --build --preset gpu --target "$@"; } >"$log" 2>&1 || {
     tail -n 60 "$log"
@@ -223,7 +225,7 @@ case $stage in
   bench) run_bench ;;
   merge) merge "$@" ;;
   *)
-    sed -n '2,9s/^# //p' "$0" >&2
+    sed -n '2,10s/^# //p' "$0" >&2
     exit 2
     ;;
 esac

@@ -33,11 +33,11 @@ public:
   /// `count` values of a piece of the scratch.
   template <class Value>
   std::vector<Value> read(Value const* from, std::size_t count) const {
-    std::vector<unsigned char> const bytes = memory_.download();
-    auto const offset =
-        static_cast<std::size_t>(reinterpret_cast<unsigned char const*>(from) - memory_.data());
+    std::int64_t const offset = reinterpret_cast<unsigned char const*>(from) - memory_.data();
+    std::vector<unsigned char> const bytes =
+        memory_.download(offset, static_cast<std::int64_t>(count * sizeof(Value)));
     std::vector<Value> values(count);
-    if (count > 0) std::memcpy(values.data(), bytes.data() + offset, count * sizeof(Value));
+    if (count > 0) std::memcpy(values.data(), bytes.data(), bytes.size());
     return values;
   }
 

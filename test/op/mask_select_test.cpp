@@ -136,19 +136,6 @@ TEST_CASE("rows ranked in scratch are those held in registers", "[gpu]") {
   }
 }
 
-TEST_CASE("portable kernels score rows as the reference does on every device", "[gpu]") {
-  SKIP_WITHOUT_GPU();
-  Device device = test_device();
-  device.capability_major = 8, device.capability_minor = 0;  // code for 8.0 runs everywhere
-  RowVerdict all;
-  for (AttentionProblem const& p : problems())
-    for (PooledKind kind : {PooledKind::clustered, PooledKind::common_offset}) {
-      PooledInputs const x = make_pooled(p, kind, 31);
-      for (MaskRule const& rule : rules()) all.add(check_rows(x, rule, run_select(x, rule, device)));
-    }
-  check_few_excused(all);
-}
-
 // ---- Ties ----------------------------------------------------------------------------------------------------------
 
 TEST_CASE("U53 equal scores go to the lowest indices in every run", "[gpu]") {
