@@ -70,16 +70,26 @@ count_cases() {
     END { print n + 0 }'
 }
 
+# names_of PROGRAM: of its tests, a line each, as Catch2 2 or 3 lists them.
+names_of() {
+  if grep -q -- --list-test-names-only <<<"$("$1" --help)"; then
+    "$1" --list-test-names-only "~[.]" || true # the status is their number
+  else
+    "$1" --list-tests --verbosity quiet "~[.]"
+  fi
+}
+
 # Every test of the floors, and the others that need a GPU. What else needs none is of ci/test.sh.
 run_tests() {
-  rm -f "$logs"/*
+  rm -f "$logs"/*_tests* "$logs"/failed.txt "$logs"/ctest.log
   build_targets all
-  local program name shard shards=4
+  local program name shard shards=6
   for program in "$build"/bin/*_tests; do
     name=$(basename "$program")
-    if [ "$name" = op_tests ] && grep -q -- --shard-count <<<"$("$program" --help)"; then
+    if [ "$name" = op_tests ]; then # the longest, in parts
+      names_of "$program" | split -n "r/$shards" -d -a 1 - "$logs/op_tests.names."
       for shard in $(seq 0 $((shards - 1))); do
-        run_floor "$name.$shard" "$program" --shard-count $shards --shard-index "$shard" &
+        run_floor "$name.$shard" "$program" --input-file "$logs/op_tests.names.$shard" &
       done
     else
       run_floor "$name" "$program" &
