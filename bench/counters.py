@@ -17,10 +17,7 @@ sys.path.insert(0, os.path.join(ROOT, "bench"))
 
 from compare import counters  # noqa: E402
 
-SHAPES = {"h40_n32768_d128": ("keep_5", "keep_10", "keep_20", "keep_100", "rule"), "wan_1.3b_480p": ("keep_5",),
-          "wan_14b_720p": ("keep_5",), "h40_n32768_d64": ("keep_5",)}
-# Masks of backward are fewer: at keep_100 alone a case takes seconds under ncu.
-OPERATIONS = {"forward": ("ForwardSm90", 1), "backward": ("BackwardD(kdv|q)Sm90", 2)}
+OPERATIONS = {"forward": ("ForwardSm90", 1), "backward": ("BackwardD(kdv|q)Sm90", 2)}  # their kernels, and how many a call has
 
 
 def known_metrics():
@@ -49,22 +46,19 @@ def main():
     metrics = counters.choose(known_metrics())
     status = 0
     for operation in options.operations.split(","):
-        kernels, launches = OPERATIONS[operation]
-        for shape, masks in SHAPES.items():
-            for mask in masks if operation == "forward" else masks[:1]:
-                name = f"{operation}/{shape}/{mask}/bf16"
-                try:
-                    text = profile(os.path.join(options.programs, f"{operation}_bench"), name, kernels, launches, metrics)
-                    lines = counters.parse(text)
-                except (RuntimeError, ValueError, subprocess.TimeoutExpired) as error:
-                    print(f"{name}: {error}", file=sys.stderr)
-                    status = 1
-                    continue
-                with open(options.out, "a", encoding="utf-8") as file:
-                    for line in lines:
-                        record = {"date": datetime.date.today().isoformat(), "op": operation, "case": shape, "mask": mask, **line}
-                        file.write(json.dumps(record) + "\n")
-                        print(record)
+        program = os.path.join(options.programs, f"{operation}_bench")
+        for case, mask in counters.items_of(operation):
+            name = f"{operation}/{case}/{counters.BENCH_MASKS[mask]}/bf16"
+            try:
+                launches = counters.parse(profile(program, name, *OPERATIONS[operation], metrics))
+            except (RuntimeError, ValueError, subprocess.TimeoutExpired) as error:
+                print(f"{name}: {error}", file=sys.stderr)
+                status = 1
+                continue
+            of_item = {"date": datetime.date.today().isoformat(), "op": operation, "case": case, "mask_name": mask}
+            with open(options.out, "a", encoding="utf-8") as file:
+                file.writelines(json.dumps({**of_item, **launch}) + "\n" for launch in launches)
+            print(f"{name}: {launches}")
     return status
 
 

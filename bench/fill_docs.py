@@ -69,7 +69,7 @@ def main():
     quoted = records.latest(lines)
     unfit = [record for record in quoted if record["check"] != "passed" or record["rounds"] < protocol.LEAST_ROUNDS]
     filled = text
-    for name, content in contents(lines, options.document, counters.read(options.counters)).items():
+    for name, content in contents(lines, options.document, records.read(options.counters)).items():
         filled = document.fill(filled, name, content)
     if options.check:
         return 0 if filled == text else 1

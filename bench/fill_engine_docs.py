@@ -5,7 +5,6 @@
 """
 
 import argparse
-import json
 import os
 import sys
 
@@ -13,6 +12,7 @@ ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)),
 sys.path.insert(0, os.path.join(ROOT, "bench"))
 
 from compare import document  # noqa: E402
+from compare.records import read as read_lines  # noqa: E402
 
 # What makes two lines the same case: the later one is quoted.
 KEY = ("gpu", "model", "dim", "tokens", "top_k", "top_p")
@@ -23,14 +23,7 @@ NOTHING = "*No run has been recorded yet.*"
 
 def read(path):
     """The latest line of each case, in the order in which cases first appear. No file is no line."""
-    if not os.path.exists(path):
-        return []
-    latest = {}
-    with open(path, encoding="utf-8") as file:
-        for line in file:
-            if line.strip():
-                record = json.loads(line)
-                latest[tuple(record[field] for field in KEY)] = record
+    latest = {tuple(record[field] for field in KEY): record for record in read_lines(path)}
     return list(latest.values())
 
 

@@ -2,8 +2,8 @@
 
 import csv
 import io
-import json
-import os
+
+from . import records, suites
 
 # Field of a record: metrics, of which the first that the GPU has is read.
 FIELDS = {
@@ -14,18 +14,22 @@ FIELDS = {
                        "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active"),
     "exp_percent": ("sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active",),
     "issue_percent": ("sm__inst_issued.avg.pct_of_peak_sustained_active", "sm__instruction_throughput.avg.pct_of_peak_sustained_active"),
-    "shared_percent": ("l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_elapsed",),
     "l2_percent": ("lts__t_sectors.avg.pct_of_peak_sustained_elapsed",),
     "memory_percent": ("dram__throughput.avg.pct_of_peak_sustained_elapsed",),
     "read_bytes": ("dram__bytes_read.sum",),
     "written_bytes": ("dram__bytes_write.sum",),
-    "l2_hit_percent": ("lts__t_sector_hit_rate.pct",),
 }
-UNITS = {"byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "%": 1, "nsecond": 1e-3, "usecond": 1, "msecond": 1e3, "second": 1e6,
-         "ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6, "cycle": 1, "": 1}
+UNITS = {"byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "%": 1, "cycle": 1}
 HIGHEST_MHZ = 1980  # of an H200
-MASKS = {"keep_5": "random95", "keep_10": "random90", "keep_20": "random80", "keep_100": "ones"}  # of a record of the comparison
+BENCH_MASKS = {"random95": "keep_5", "random90": "keep_10", "random80": "keep_20", "ones": "keep_100", "rule": "rule"}  # their names in the benchmark programs
 KERNELS = {"ForwardSm90": "O", "BackwardDkdvSm90": "dK, dV", "BackwardDqSm90": "dQ"}
+
+
+def items_of(operation):
+    """(case, mask) of the suite of an operation, as far as the benchmark programs have them. Of backward one mask a case: with
+    everything kept a launch takes seconds under ncu."""
+    return [(part.case, mask) for part in suites.SUITES[operation].parts
+            for mask in (part.masks if operation == "forward" else part.masks[:1]) if mask in BENCH_MASKS]
 
 
 def choose(known):
@@ -47,20 +51,13 @@ def parse(text):
     for row in csv.DictReader(io.StringIO(text[start:])):
         if row["Metric Name"] not in field_of:
             continue
-        kernel = next((short for name, short in KERNELS.items() if name in row["Kernel Name"]), None)
+        kernel = KERNELS.get(records.short_name(row["Kernel Name"]))
         if kernel is None:
             raise ValueError(f"a kernel that no table knows: {row['Kernel Name'][:80]}")
         record = launches.setdefault(row["ID"], {"kernel": kernel})
         value = float(row["Metric Value"].replace(",", "")) * UNITS[row["Metric Unit"]]
         record[field_of[row["Metric Name"]]] = round(value, 2)
     return list(launches.values())
-
-
-def read(path):
-    if not os.path.exists(path):
-        return []
-    with open(path, encoding="utf-8") as file:
-        return [json.loads(line) for line in file if line.strip()]
 
 
 def limit_of(record, mhz):
@@ -80,8 +77,7 @@ def mhz_under_load(counted, lines):
     more. What NVML reads while a burst is enqueued lags behind."""
     found = {}
     for record in counted:
-        key = (record["op"], record["case"], MASKS.get(record["mask"], record["mask"]))
-        found.setdefault(key, {})[record["kernel"]] = record.get("cycles", 0)
+        found.setdefault((record["op"], record["case"], record["mask_name"]), {})[record["kernel"]] = record.get("cycles", 0)
     ms = {(line["op"], line["case"], line["mask_name"]): line["ms"] for line in lines
           if line["protocol"] == "sustained" and line["who"] == "sparge"}
     return {key: sum(cycles.values()) / ms[key] * 1e-3 for key, cycles in found.items() if key in ms}
@@ -91,12 +87,12 @@ def table(counted, lines):
     """Markdown; the last line of each case and kernel. `lines`: records of the comparison, for the clock under load."""
     rows = ["| what | case | mask | kernel | tensor cores | exponentials | issue slots | L2 | device memory | read, written | limited by |",
             "|---|---|---|---|---|---|---|---|---|---|---|"]
-    last = {(record["op"], record["case"], record["mask"], record["kernel"]): record for record in counted}
+    last = {(record["op"], record["case"], record["mask_name"], record["kernel"]): record for record in counted}
     mhz = mhz_under_load(list(last.values()), lines)
     for (op, case, mask, kernel), record in last.items():
         percents = " | ".join(f"{record[field]:.0f} %" if field in record else "" for field in
                               ("tensor_percent", "exp_percent", "issue_percent", "l2_percent", "memory_percent"))
         traffic = f"{record.get('read_bytes', 0) / 1e9:.2f}, {record.get('written_bytes', 0) / 1e9:.2f} GB"
-        clock = mhz.get((op, case, MASKS.get(mask, mask)), 0)
-        rows.append(f"| {op.capitalize()} | {case} | {mask} | {kernel} | {percents} | {traffic} | {limit_of(record, clock)} |")
+        limit = limit_of(record, mhz.get((op, case, mask), 0))
+        rows.append(f"| {op.capitalize()} | {case} | {mask} | {kernel} | {percents} | {traffic} | {limit} |")
     return "\n".join(rows) if last else ""

@@ -2,6 +2,7 @@
 """Tests of what needs neither torch nor a GPU: plain asserts, run as a program."""
 
 import os
+import subprocess
 import sys
 import tempfile
 
@@ -510,7 +511,7 @@ def test_counters_say_what_limits_a_kernel():
         "sm__cycles_elapsed.max", "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"]
     record, = counters.parse(COUNTERS_CSV)
     assert record == {"kernel": "O", "cycles": 2.5e6, "read_bytes": 1.06e9, "tensor_percent": 84.5}
-    counted = [{"op": "forward", "case": "c", "mask": "keep_5", **record}]
+    counted = [{"op": "forward", "case": "c", "mask_name": "random95", **record}]
     line = {"op": "forward", "case": "c", "mask_name": "random95", "protocol": "sustained", "who": "sparge", "ms": 2.0}
     assert counters.mhz_under_load(counted, [line]) == {("forward", "c", "random95"): 1250}
     assert "tensor cores (84 %), power (1250 of 1980 MHz)" in counters.table(counted, [line])
@@ -518,6 +519,59 @@ def test_counters_say_what_limits_a_kernel():
     assert counters.table([], []) == ""
     refused(lambda: counters.parse("==ERROR== no permission"), "no permission")
     refused(lambda: counters.parse(COUNTERS_CSV.replace("ForwardSm90", "Other")), "Other")
+
+
+def test_counters_reach_the_document():
+    import fill_docs
+    with tempfile.TemporaryDirectory() as folder:
+        lines, counted, page = (os.path.join(folder, name) for name in ("lines.jsonl", "counters.jsonl", "page.md"))
+        records.write(lines, uneven_run())
+        record, = counters.parse(COUNTERS_CSV)
+        records.write(counted, [{"op": "forward", "case": "some_case", "mask_name": "ones", **record}])
+        with open(os.path.join(fill_docs.ROOT, "docs", "benchmarks.md"), encoding="utf-8") as file:
+            text = file.read()
+        with open(page, "w", encoding="utf-8") as file:
+            file.write(text)
+        subprocess.run([sys.executable, "-B", fill_docs.__file__, "--records", lines, "--counters", counted, "--document", page], check=True,
+                       capture_output=True)
+        with open(page, encoding="utf-8") as file:
+            assert "| Forward | some_case | ones | O | 84 % |" in file.read()
+
+
+FAKE_NCU = """#!/bin/sh
+case "$*" in
+  --query-metrics) echo "sm__cycles_elapsed  Counter"; exit ;;
+  *"--launch-count 1"*there/forward_bench*) echo "$*" >> "$CALLS"; cat "$CSV" ;;
+  *) echo "no such program" >&2; exit 1 ;;
+esac
+"""
+
+
+def test_counters_are_read_of_every_case_of_the_suite():
+    script = os.path.join(os.path.dirname(os.path.abspath(counters.__file__)), "..", "counters.py")
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {name: os.path.join(folder, name) for name in ("ncu", "csv", "calls", "out")}
+        for name, text in (("ncu", FAKE_NCU), ("csv", COUNTERS_CSV)):
+            with open(paths[name], "w", encoding="utf-8") as file:
+                file.write(text)
+        os.chmod(paths["ncu"], 0o755)
+        environment = {**os.environ, "PATH": folder + os.pathsep + os.environ["PATH"], "CALLS": paths["calls"], "CSV": paths["csv"]}
+
+        def run(*arguments):
+            return subprocess.run([sys.executable, "-B", script, "--out", paths["out"], *arguments], env=environment, capture_output=True,
+                                  text=True)
+
+        done = run("--programs", "there", "--operations", "forward")
+        assert done.returncode == 0, done.stderr
+        found = records.read(paths["out"])
+        assert [(record["case"], record["mask_name"]) for record in found] == counters.items_of("forward") and len(found) == 8
+        assert all(record["op"] == "forward" and record["cycles"] == 2.5e6 for record in found)
+        with open(paths["calls"], encoding="utf-8") as file:
+            calls = file.read()
+        assert "--benchmark_filter=^forward/wan_14b_720p/keep_5/bf16$" in calls and "--metrics sm__cycles_elapsed.max" in calls
+        lost = run("--programs", "elsewhere")
+        assert lost.returncode == 1 and "forward/h40_n32768_d128/rule/bf16" in lost.stderr and "backward/wan_1.3b_480p" in lost.stderr
+        assert len(records.read(paths["out"])) == 8
 
 
 def test_kernels_have_short_names():
