@@ -101,7 +101,7 @@ private:
     take_logits();
     float const largest = weigh();
     GuardedSoftmax::finish_before_wait(largest);
-    bool const has_grown = GuardedSoftmax::has_grown(largest);
+    bool const has_grown = GuardedSoftmax::has_grown<T>(largest);
     wgmma_wait<0>();
     pin(out_);
     release_v();
@@ -120,7 +120,7 @@ private:
     release_v();
     take_logits();
     return_q();
-    if (GuardedSoftmax::has_grown(weigh())) renormalise();
+    if (GuardedSoftmax::has_grown<T>(weigh())) renormalise();
   }
 
   /// Once more with maximum tracking, nothing overlapped: for rows that the guarded softmax cannot hold.

@@ -1,6 +1,9 @@
 #pragma once
 /// Softmax over columns that arrive tile by tile, without the maximum of every tile. For the two rows that a lane holds.
 
+#include <type_traits>
+
+#include "sparge/core/element.hpp"
 #include "sparge/device/fragment.cuh"
 #include "sparge/device/math.cuh"
 #include "sparge/device/warp.cuh"
@@ -9,8 +12,8 @@ namespace sparge {
 
 /// Weights are exp2(logit * scale_log2 - reference), where the reference of a row is the maximum of its first tile. A later
 /// tile may exceed it: weights are then more than 1, which costs no precision as long as nothing overflows. Where a lane's sum
-/// over one tile exceeds `largest_sum`, its warp moves to the maximum of that tile (`renormalise()`), so that no weight ever
-/// exceeds `largest_sum`, which f16 and bf16 hold, and the sum of 2^31 of them is finite.
+/// over one tile exceeds `largest_sum` of the element type, its warp moves to the maximum of that tile (`renormalise()`), so that no
+/// weight ever exceeds `largest_sum`, which the type holds, and the sum of 2^31 of them is finite.
 ///
 /// What that cannot save is found at the end of the row by `needs_exact()`, for OnlineSoftmax to compute again: a weight that
 /// overflowed f32 within one tile, a first tile without a finite logit, NaN, and references so large that the weight of the
@@ -35,9 +38,10 @@ public:
     return weigh(logits, scale_log2, take);
   }
 
-  /// Whether, the same for all lanes, renormalise() must follow a tile with that largest sum.
+  /// Whether, the same for all lanes, renormalise() must follow a tile with that largest sum, of weights that T is to hold.
+  template <class T>
   static __device__ __forceinline__ bool has_grown(float largest) {
-    return __any_sync(all_lanes, largest > largest_sum);
+    return __any_sync(all_lanes, largest > largest_sum<T>);
   }
 
   /// Keeps the compiler from moving the instructions that make `sum`, which is never negative, below a wait that follows: it
@@ -84,7 +88,10 @@ public:
   __device__ __forceinline__ float reference(int r) const { return reference_[r]; }
 
 private:
-  static constexpr float largest_sum = 16384;  ///< of a lane's weights in one row of one tile
+  /// Of a lane's weights in one row of one tile. bf16 has f32's range, so rows move only where the reference is far off: peaked
+  /// logits, whose largest comes late, rarely exceed that of the first tile by 40 powers of two.
+  template <class T>
+  static constexpr float largest_sum = std::is_same_v<T, bfloat16> ? 0x1p40f : 0x1p14f;
   static constexpr int chunk_groups = 4;
 
   /// Returns the larger of the two rows' sums over this lane's columns. Sixteen exponentials at a time: the reference of a chunk
