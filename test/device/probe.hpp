@@ -61,6 +61,9 @@ std::vector<int> group_walk(std::vector<std::uint32_t> const& mask, int heads, i
                             int row_words, int tiles_per_block, int tiles);
 /// Tile and slot of every item that `producers` warps get from the queue of a schedule in device memory, in any order.
 std::vector<int> take_all(Schedule const& schedule, int tiles, int blocks, int producers);
+/// Orders rows by warps of thread blocks whose others do nothing, as O does: 3 warps of a block, or 2. `mask` is in device memory.
+void order_inside(Schedule const& schedule, ScheduleShape const& shape, std::uint32_t const* mask,
+                  int crew_warps, int thread_blocks);
 /// (batch, head, q_tile) of every index below batches * heads * q_tiles.
 std::vector<int> tile_order(int batches, int heads, int q_tiles);
 

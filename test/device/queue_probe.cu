@@ -1,6 +1,7 @@
 #include "probe.hpp"
 #include "probe_run.cuh"
 #include "sparge/collective/work_queue.cuh"
+#include "sparge/kernel/schedule_inside.cuh"
 
 namespace sparge::probe {
 
@@ -23,6 +24,29 @@ std::vector<int> take_all(Schedule const& schedule, int tiles, int blocks, int p
   all.resize(1 + 2 * static_cast<std::size_t>(all[0]));
   all.erase(all.begin());
   return all;
+}
+
+template <int crew_warps>
+__global__ void order_inside_kernel(SchedulePass const pass, ScheduleMask const mask) {
+  constexpr int first = 4 - crew_warps, barrier = 1;
+  using Order = ScheduleInside<SomeWarps<first, crew_warps, barrier>>;
+  __shared__ typename Order::Shared shared;
+  if (warp_index() >= first) Order::run(mask, pass, shared);
+}
+
+void order_inside(Schedule const& schedule, ScheduleShape const& shape, std::uint32_t const* mask,
+                  int crew_warps, int thread_blocks) {
+  SchedulePass pass{schedule, shape, ScheduleLines::rows};
+  pass.first_tiles = static_cast<std::uint32_t>(ScheduleBounds::first_tiles(shape));
+  auto const blocks = static_cast<std::int32_t>(shape.blocks);
+  ScheduleMask const words{mask, blocks, (blocks + 31) / 32};
+  check(cudaMemset(schedule.header, 0, Schedule::fields * sizeof *schedule.header));
+  if (crew_warps == 3)
+    order_inside_kernel<3><<<thread_blocks, 128>>>(pass, words);
+  else
+    order_inside_kernel<2><<<thread_blocks, 128>>>(pass, words);
+  check(cudaGetLastError());
+  check(cudaDeviceSynchronize());
 }
 
 }  // namespace sparge::probe

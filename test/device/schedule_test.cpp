@@ -27,7 +27,8 @@ public:
   }
 
   SchedulePass pass(ScheduleLines lines, bool starts_first = false) const {
-    return {schedule_, shape_, lines, starts_first};
+    auto const first_tiles = starts_first ? ScheduleBounds::first_tiles(shape_) : 0;
+    return {schedule_, shape_, lines, static_cast<std::uint32_t>(first_tiles)};
   }
 
   /// `count` values of a piece of the scratch.
@@ -62,13 +63,14 @@ void check_pass(PassScratch const& scratch, Lines const& lines, OrderOfWork cons
   CHECK(scratch.read(schedule.counts, lines.size()) == lengths);
   auto const items = static_cast<std::uint32_t>(order.items.size()),
              splits = static_cast<std::uint32_t>(order.splits.size());
-  CHECK(scratch.read(schedule.header, Schedule::fields) ==
+  CHECK(scratch.read(schedule.header, Schedule::next + 1) ==
         std::vector<std::uint32_t>{items, order.all_end(),
                                    order.first_tile | (order.has_gaps() ? Schedule::has_gaps : 0),
                                    order.tiles_end, splits, 0});
   std::vector<WorkItem> const all = order.all_items();
   CHECK(fields_of(scratch.read(schedule.items, all.size())) == fields_of(all));
   CHECK(fields_of(scratch.read(schedule.splits, splits)) == fields_of(order.splits));
+  if (!order.has_gaps()) return;  // nobody reads which tiles are listed
   auto const listed = scratch.read(schedule.listed, (lines.size() + 31) / 32);
   for (std::size_t tile = 0; tile < lines.size(); ++tile)
     CHECK((listed[tile / 32] >> tile % 32 & 1) == order.is_gap(tile));
@@ -87,6 +89,22 @@ void check_queue(PassScratch const& scratch, Lines const& lines, ScheduleShape c
   std::sort(wanted.begin(), wanted.end());
   std::sort(taken.begin(), taken.end());
   CHECK(taken == wanted);
+}
+
+/// Of O: by few warps of many thread blocks, more than are resident too, and of one.
+void check_inside(AttentionProblem const& p, MaskWords const& mask, std::int64_t workers) {
+  DeviceBuffer<std::uint32_t> const on_device(mask);
+  ScheduleShape const shape = row_shape(p, workers);
+  Lines const lines = rows_of(p, mask);
+  OrderOfWork const order = order_work(lines, shape, true);
+  for (int crew_warps : {2, 3})
+    for (int thread_blocks : {1, 132, 5000}) {
+      CAPTURE(crew_warps, thread_blocks);
+      PassScratch const scratch(shape);
+      probe::order_inside(scratch.schedule(), shape, on_device.data(), crew_warps, thread_blocks);
+      check_pass(scratch, lines, order);
+      check_queue(scratch, lines, shape, order, 3);
+    }
 }
 
 void check_mask(AttentionProblem const& p, MaskWords const& mask, std::int64_t workers) {
@@ -109,7 +127,7 @@ void check_mask(AttentionProblem const& p, MaskWords const& mask, std::int64_t w
   check_pass(columns, in_columns, of_columns);
   check_queue(rows, in_rows, row, order, 3);
   check_queue(columns, in_columns, column, of_columns, 40);
-  // Rows alone, as before O: without what workers start with.
+  // Rows alone, without what workers start with.
   params.passes[0] = rows.pass(ScheduleLines::rows, true);
   params.count = 1;
   CHECK_CUDA(launch_schedule(params, stream));
@@ -141,10 +159,27 @@ TEST_CASE("The device orders and splits lines as plain loops do", "[gpu]") {
       }
 }
 
+TEST_CASE("Warps beside others order and split rows as plain loops do", "[gpu]") {
+  SKIP_WITHOUT_GPU();
+  AttentionProblem const problems[] = {
+      {2, 6, 2, 128 * 9 + 5, 64 * 45 + 7, 64}, {1, 1, 1, 100, 60, 64},
+      {1, 4, 4, 128 * 70, 64 * 40, 64},        {1, 3, 1, 128 * 3, 64 * 2100, 64},
+      {1, 40, 40, 128 * 130, 64 * 65, 64},
+  };
+  for (AttentionProblem const& p : problems)
+    for (Unevenness kind : every_unevenness)
+      for (std::int64_t workers : {1, 16, 132}) {
+        CAPTURE(p.heads, p.q_tokens, p.kv_tokens, static_cast<int>(kind), workers);
+        check_inside(p, make_uneven_mask(p, kind, 5), workers);
+      }
+}
+
 TEST_CASE("Ordering and splitting lines is clean", "[gpu][sanitize]") {
   SKIP_WITHOUT_GPU();
   AttentionProblem const p{1, 4, 2, 128 * 9 + 5, 64 * 45 + 7, 64};
   for (Unevenness kind : {Unevenness::dense_lines, Unevenness::dense_row, Unevenness::dense_column})
-    for (std::int64_t workers : {1, 16})  // a grid that is big, or not
+    for (std::int64_t workers : {1, 16}) {  // a grid that is big, or not
       check_mask(p, make_uneven_mask(p, kind, 5), workers);
+      check_inside(p, make_uneven_mask(p, kind, 5), workers);
+    }
 }

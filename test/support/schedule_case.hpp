@@ -107,7 +107,7 @@ inline std::vector<bool> started_first(Lines const& lines, ScheduleShape const& 
     sampled += lines[static_cast<std::size_t>(ScheduleRule::sample(i, shape.tiles))].size();
   std::vector<bool> started;
   for (auto const& line : lines)
-    started.push_back(static_cast<std::int64_t>(started.size()) < shape.workers &&
+    started.push_back(static_cast<std::int64_t>(started.size()) < ScheduleBounds::first_tiles(shape) &&
                       ScheduleRule::starts_first(length_of(line), sampled));
   return started;
 }
@@ -119,7 +119,7 @@ inline OrderOfWork order_work(Lines const& lines, ScheduleShape const& shape, bo
       {}, {}, {}, {}, std::vector<bool>(lines.size(), false), rule.lists_all(), 0, rule.last_from()};
   if (starts_first) order.is_started = started_first(lines, shape);
   auto const started = std::count(order.is_started.begin(), order.is_started.end(), true);
-  if (started == std::min(shape.tiles, shape.workers)) order.first_tile = static_cast<std::uint32_t>(started);
+  if (started == ScheduleBounds::first_tiles(shape)) order.first_tile = static_cast<std::uint32_t>(started);
   std::vector<std::uint32_t> whole, last;
   for (std::uint32_t tile = 0; tile < lines.size(); ++tile) {
     std::uint32_t const count = length_of(lines[tile]);

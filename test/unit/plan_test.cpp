@@ -99,6 +99,8 @@ TEST_CASE("every promised problem has a kernel on every promised device") {
             CHECK(config.serves_blocks(q_block, kv_block));
             CHECK(config.is_for(device));
             CHECK(config.smem_bytes() <= device.shared_bytes_per_block);
+            if (config.arch == Arch::sm90a)  // tiles of the second team begin at a multiple of 1024
+              CHECK((config.smem_bytes() - config.order_bytes()) % (1024 * config.teams()) == 0);
             CHECK(config.ctas_per_sm * (config.smem_bytes() + 1024) <= device.shared_bytes_per_sm);
             for (std::int32_t better = 0; better < row; ++better)
               CHECK_FALSE((is_built(better) && forward_table[better].serves(type, p) &&

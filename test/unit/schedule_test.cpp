@@ -102,23 +102,24 @@ double share_of_balance(Lines const& lines, ScheduleShape const& shape) {
   OrderOfWork const order = order_work(lines, shape, true);
   std::priority_queue<double, std::vector<double>, std::greater<double>> ends;
   double sum = 0, longest = 0;
-  auto const start = [&](double from, std::int64_t blocks) {
+  auto const take = [&](std::int64_t blocks) {
     double const time = static_cast<double>(blocks) + 2.5;
     sum += time;
-    longest = std::max(longest, from + time);
-    ends.push(from + time);
+    return time;
   };
-  for (std::size_t worker = 0; worker < static_cast<std::size_t>(shape.workers); ++worker)
-    if (worker < lines.size() && order.is_started[worker])
-      start(0, length_of(lines[worker]));
-    else
-      ends.push(0);
+  for (std::size_t worker = 0; worker < static_cast<std::size_t>(shape.workers); ++worker) {
+    double from = 0;
+    for (std::size_t tile = worker; tile < lines.size(); tile += static_cast<std::size_t>(shape.workers))
+      if (order.is_started[tile]) from += take(length_of(lines[tile]));
+    ends.push(from);
+  }
   for (WorkItem const& item : handed_out(order, shape)) {
     double const from = ends.top();
     ends.pop();
     std::int64_t length = 0;
     for (std::int32_t block : lines[item.tile]) length += block >= item.first && block < item.end;
-    start(from, length);
+    ends.push(from + take(length));
+    longest = std::max(longest, from + static_cast<double>(length) + 2.5);
   }
   return longest * static_cast<double>(shape.workers) / sum;
 }
@@ -212,7 +213,7 @@ TEST_CASE("Even rows are not split and keep their order") {
     CHECK(order.splits.empty());
     CHECK(order.items.empty());
     OrderOfWork const early = order_work(rows_of(p, mask), row_shape(p, 132), true);
-    CHECK(early.first_tile == std::min(row_shape(p, 132).tiles, std::int64_t{132}));
+    CHECK(early.first_tile == ScheduleBounds::first_tiles(row_shape(p, 132)));
     CHECK_FALSE(early.has_gaps());
     CHECK(early.tiles_end == p.batch * p.heads * p.q_blocks());
   }
@@ -324,6 +325,31 @@ TEST_CASE("A grid of even rows lists outliers alone") {
   CHECK(even.class_of(37) == even.class_of(38));
   ScheduleRule const uneven(std::uint64_t{3072} * 37, std::uint64_t{48} * 466, shape);
   CHECK(uneven.lists_all());
+}
+
+TEST_CASE("Each worker starts with one tile and with a sixteenth of many") {
+  CHECK(ScheduleBounds::first_tiles({0, 512, 132}) == 0);
+  CHECK(ScheduleBounds::first_tiles({100, 512, 132}) == 100);
+  CHECK(ScheduleBounds::first_tiles({1024, 512, 132}) == 132);
+  CHECK(ScheduleBounds::first_tiles({16 * 132, 512, 132}) == 132);
+  CHECK(ScheduleBounds::first_tiles({16 * 132 + 1, 512, 132}) == 2 * 132);
+  CHECK(ScheduleBounds::first_tiles({10240, 512, 132}) == 5 * 132);
+  // What goes last is never among them.
+  for (std::int64_t workers : {1, 7, 132})
+    for (std::int64_t tiles = 32 * workers + 1; tiles < 400 * workers; ++tiles)
+      REQUIRE(ScheduleBounds::first_tiles({tiles, 512, workers}) <=
+              tiles - ScheduleBounds::last_a_worker * workers);
+}
+
+TEST_CASE("A line that may start before the order is known is never split where it is short") {
+  for (std::uint64_t sampled : {0u, 3u, 1000u}) {
+    CHECK(ScheduleRule::starts_first(32, sampled));
+    CHECK(ScheduleRule::is_never_split(32));
+  }
+  CHECK_FALSE(ScheduleRule::starts_first(33, 100));
+  CHECK_FALSE(ScheduleRule::is_never_split(33));
+  for (std::uint64_t kept : {0u, 5u, 100u, 100000u})
+    for (std::int64_t tiles : {1, 3, 5000}) CHECK_FALSE(ScheduleRule(kept, 0, {tiles, 512, 132}).splits(32));
 }
 
 TEST_CASE("Workers start with lines that are not long and with no others") {

@@ -31,7 +31,7 @@ public:
 
   /// By one warp. `index` of `producers` over the whole grid.
   __device__ __forceinline__ void run(int index, int producers) {
-    TileQueue<Params> queue(params_, index, producers, TileStart::in_order);
+    TileQueue<Params> queue(params_, index, producers);
     while (!queue.is_empty()) {
       TilePosition const at = head_major_tile(queue.item().tile, params_.q_tiles, params_.heads);
       int const partial = queue.item().slot;

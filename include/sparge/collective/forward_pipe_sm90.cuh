@@ -128,7 +128,13 @@ private:
   static constexpr int step_offset = work_offset + q_slots * 4;
   static constexpr int tile_offset = step_offset + stages * 4;
   static constexpr int redo_offset = tile_offset + verdicts * TileNote::bytes;
-  static_assert(redo_offset + verdicts * 4 <= barrier_offset + ForwardConfig::barrier_bytes);
+
+public:
+  /// What barriers and notes leave of a team's shared memory begins here.
+  static constexpr int end_offset = (redo_offset + verdicts * 4 + 15) / 16 * 16;
+
+private:
+  static_assert(end_offset <= barrier_offset + ForwardConfig::barrier_bytes);
 
   __device__ __forceinline__ Mbarrier barrier(int index) const {
     return Mbarrier(base_ + barrier_offset + 8 * index);

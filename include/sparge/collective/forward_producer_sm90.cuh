@@ -37,19 +37,19 @@ public:
   /// its verdict is read: before its slot is needed for another, and when there are no new tiles. Where this warp has registers
   /// for it, a tile is chosen and its Q asked for while keys of the one before are still to be asked for.
   __device__ __forceinline__ void run(int index, int producers) {
-    TileQueue<Params> queue(params_, index, producers, TileStart::before_order);
-    Item item, next;
-    bool has_item = choose(queue, item, true);
-    while (has_item) {
-      if constexpr (chooses_early) {
+    TileQueue<Params> queue(params_, index, producers, params_.first_tiles);
+    Item item;
+    if constexpr (chooses_early) {
+      Item next;
+      for (bool has_item = false; has_item || choose(queue, item, true);) {
         has_item =
-            request_keys(item, [&](int step) { return step == early_step && choose(queue, next, false); }) ||
-            choose(queue, next, true);
-        item = next;
-      } else {
+            request_keys(item, [&](int step) { return step == early_step && choose(queue, next, false); });
+        if (has_item) item = next;
+      }
+    } else {
+      while (choose(queue, item, true)) {
         keep_in_memory(queue);  // 32 registers
         request_keys(item, [](int) { return false; });
-        has_item = choose(queue, item, true);
       }
     }
     note(ForwardWork::end());
@@ -74,8 +74,7 @@ private:
   /// tell: nobody waits for the order while keys of the first tile are still to be asked for.
   __device__ __forceinline__ bool choose(TileQueue<Params>& queue, Item& item, bool may_wait) {
     while (true) {
-      if (!may_wait && !queue.is_settled()) return false;
-      queue.settle();
+      if (!queue.settle(may_wait)) return false;
       if (queue.is_empty() && (!may_wait || unjudged_ == 0)) return false;
       int redo = 0;
       if (queue.is_empty() || unjudged_ == Pipe::verdicts) {

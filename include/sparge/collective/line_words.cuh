@@ -21,4 +21,10 @@ __device__ __forceinline__ ColumnWords column_words_of(std::uint32_t const* mask
   return {mask + group * blocks * row_words + block / 32, row_words, block % 32};
 }
 
+/// The bits of a word that begins at block `first` and stand for a block.
+__device__ __forceinline__ std::uint32_t valid_bits(int first, int blocks) {
+  int const valid = blocks - first;
+  return valid >= 32 ? ~0u : (1u << valid) - 1;
+}
+
 }  // namespace sparge

@@ -7,6 +7,7 @@
 #include "sparge/collective/row_walk.cuh"
 #include "sparge/collective/work_queue.cuh"
 #include "sparge/device/dependent_launch.cuh"
+#include "sparge/device/global_word.cuh"
 #include "sparge/device/warp.cuh"
 #include "sparge/plan/schedule_rule.hpp"
 
@@ -24,34 +25,44 @@ __device__ __forceinline__ std::uint32_t first_word(Params const& params, WorkIt
   return row_words_of(params.mask, item.tile, params.row_words).load(RowWalk::chunk_of(item.first), item.end);
 }
 
-/// Whether a producer's first tile may be the one of its own index, before the order is known.
-enum class TileStart { in_order, before_order };
-
-/// The place of an item is asked for two items ahead and its first mask words one item ahead, so that neither is waited for.
+/// The place of an item is asked for two items ahead and its first mask words one item ahead, so that neither is waited for. Where the order
+/// is made while tiles are computed, a producer begins with tiles of which all know that they are its own.
 template <class Params>
 class TileQueue {
 public:
-  __device__ __forceinline__ TileQueue(Params const& params, int first, int producers, TileStart start)
-      : params_(params), queue_(params.schedule, params.all_tiles, params.kv_blocks, first, producers) {
-    if (start == TileStart::in_order) {
+  /// `first` of `producers` over the whole grid. Of the first `first_tiles` tiles it begins with `first`, `first + producers` .. where they may start
+  /// before the order is known; 0: the order is known already.
+  __device__ __forceinline__ TileQueue(Params const& params, int first, int producers,
+                                       std::uint32_t first_tiles = 0)
+      : params_(params),
+        queue_(params.schedule, params.all_tiles, params.kv_blocks, first, producers),
+        producers_(producers),
+        first_tiles_(first_tiles) {
+    if (first_tiles == 0) {
       move_on();
       return;
     }
+    state_ = State::looking;
     item_ = {static_cast<std::uint32_t>(first), 0, params.kv_blocks, -1};
-    state_ = first < params.all_tiles && starts_first() ? State::before_order : State::unsettled;
-    if (state_ == State::before_order) word_ = first_word(params_, item_);
+    if (item_.tile < first_tiles_) word_ = first_word(params_, item_);
   }
 
-  /// False after a first tile that started before the order was known.
-  __device__ __forceinline__ bool is_settled() const { return state_ != State::unsettled; }
-
-  /// Before is_empty(), item() and take(): waits for the order where it is needed and was not yet.
-  __device__ __forceinline__ void settle() {
-    if (is_settled()) return;
+  /// Before is_empty(), item() and take(): waits for the order where it is needed and was not yet. False where that would take time and
+  /// is not allowed.
+  __device__ __forceinline__ bool settle(bool may_wait) {
+    if (state_ == State::looking) {
+      while (item_.tile < first_tiles_ && !starts_first()) look_at_next();
+      state_ = item_.tile < first_tiles_ ? State::before_order : State::unsettled;
+    }
+    if (state_ != State::unsettled) return true;
+    while (load_acquiring(params_.schedule.header + Schedule::is_known) == 0) {
+      if (!may_wait) return false;
+      __nanosleep(100);
+    }
     state_ = State::in_order;
-    wait_for_kernel_before();
     let_next_kernel_start();
     move_on();
+    return true;
   }
 
   __device__ __forceinline__ bool is_empty() const { return item_.tile >= params_.all_tiles; }
@@ -60,33 +71,48 @@ public:
   /// The mask row of item(), after which the queue moves on.
   __device__ __forceinline__ RowWalk take() {
     RowWalk const walk = walk_item(params_, item_, word_);
-    if (state_ == State::before_order)
-      state_ = State::unsettled;
-    else
+    if (state_ == State::before_order) {
+      state_ = State::looking;
+      look_at_next();
+    } else {
       move_on();
+    }
     return walk;
   }
 
 private:
-  enum class State { before_order, unsettled, in_order };
+  enum class State {
+    looking,       ///< item_ is a tile that may start before the order, or past these
+    before_order,  ///< it starts
+    unsettled,     ///< none is left, and the order was not asked for
+    in_order
+  };
 
-  /// Of item_'s row. The ordering kernel comes to the same verdict.
-  __device__ __forceinline__ bool starts_first() const {
-    int kept = 0, sampled = 0;
-#pragma unroll 1
-    for (int word = lane_index(); word < params_.row_words; word += 32) {
-      int const valid = params_.kv_blocks - 32 * word;
-      std::uint32_t const bits = valid >= 32 ? ~0u : (1u << valid) - 1;
-      kept += __popc(word_at(item_.tile, word) & bits);
-#pragma unroll
-      for (int i = 0; i < ScheduleRule::samples; ++i)
-        sampled += __popc(word_at(ScheduleRule::sample(i, params_.all_tiles), word) & bits);
-    }
-    return ScheduleRule::starts_first(warp_sum(kept), warp_sum(sampled));
+  __device__ __forceinline__ void look_at_next() {
+    item_.tile += producers_;
+    if (item_.tile < first_tiles_) word_ = first_word(params_, item_);
   }
 
-  __device__ __forceinline__ std::uint32_t word_at(std::int64_t tile, int word) const {
-    return params_.mask[tile * params_.row_words + word];
+  /// Of item_'s row. Those who make the order come to the same verdict.
+  __device__ __forceinline__ bool starts_first() {
+    auto const kept = static_cast<std::uint32_t>(count_row(item_.tile));
+    if (ScheduleRule::is_never_split(kept)) return true;
+    if (sampled_ < 0) {
+      sampled_ = 0;
+#pragma unroll 1
+      for (int i = 0; i < ScheduleRule::samples; ++i)
+        sampled_ += count_row(ScheduleRule::sample(i, params_.all_tiles));
+    }
+    return ScheduleRule::starts_first(kept, static_cast<std::uint64_t>(sampled_));
+  }
+
+  __device__ __forceinline__ int count_row(std::int64_t tile) const {
+    int kept = 0;
+#pragma unroll 1
+    for (int word = lane_index(); word < params_.row_words; word += 32)
+      kept +=
+          __popc(params_.mask[tile * params_.row_words + word] & valid_bits(32 * word, params_.kv_blocks));
+    return warp_sum(kept);
   }
 
   __device__ __forceinline__ void move_on() {
@@ -97,7 +123,8 @@ private:
   Params const& params_;
   WorkQueue queue_;
   WorkItem item_;
-  std::uint32_t word_ = 0;
+  std::uint32_t word_ = 0, producers_, first_tiles_;
+  int sampled_ = -1;  ///< kept blocks of the rows that stand for all; not yet known
   State state_ = State::in_order;
 };
 

@@ -24,4 +24,14 @@ __device__ __forceinline__ std::uint32_t load_uncached(std::uint32_t const* from
   return word;
 }
 
+/// What was written before the word that store_releasing() wrote can be read after it.
+__device__ __forceinline__ std::uint32_t load_acquiring(std::uint32_t const* from) {
+  std::uint32_t word;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(word) : "l"(from) : "memory");
+  return word;
+}
+__device__ __forceinline__ void store_releasing(std::uint32_t* to, std::uint32_t word) {
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
+}
+
 }  // namespace sparge

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "sparge/collective/line_words.cuh"
 #include "sparge/device/dependent_launch.cuh"
 #include "sparge/device/transpose.cuh"
 #include "sparge/device/warp.cuh"
@@ -61,12 +62,6 @@ private:
         if (lane_index() == 0 && row < pass.shape.tiles) pass.schedule.counts[row] = sum;
       }
     }
-  }
-
-  /// The bits of a word that begins at block `first` and stand for a block.
-  static __device__ __forceinline__ std::uint32_t valid_bits(int first, int blocks) {
-    int const valid = blocks - first;
-    return valid >= 32 ? ~0u : (1u << valid) - 1;
   }
 
   static __device__ __forceinline__ void count_columns(Params const& params, SchedulePass const& pass,

@@ -19,7 +19,7 @@ struct SchedulePass {
   Schedule schedule = {};
   ScheduleShape shape = {};
   ScheduleLines lines = ScheduleLines::rows;
-  bool starts_first = false;      ///< worker i starts with tile i where ScheduleRule::starts_first()
+  std::uint32_t first_tiles = 0;  ///< of these, workers start where ScheduleRule::starts_first()
   std::int32_t count_blocks = 0;  ///< thread blocks that count it
 };
 

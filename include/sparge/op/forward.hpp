@@ -76,23 +76,13 @@ ForwardParams<T> forward_params(ForwardPlan<T> const& plan, ForwardArgs<T> const
   params.heads_per_kv_head = static_cast<std::int32_t>(p.heads / p.kv_heads);
   params.q_tiles_per_block = p.q_block / config.q_tile;
   params.kv_tiles_per_block = p.kv_block / config.kv_tile;
+  ScheduleShape const shape = forward_shape(p, config, plan.device);
   params.all_tiles = static_cast<std::uint32_t>(count_tiles(p, config));
+  params.first_tiles = static_cast<std::uint32_t>(ScheduleBounds::first_tiles(shape));
+  params.workers = static_cast<std::int32_t>(shape.workers);
   Carver carver(workspace.data);
   params.schedule = lay_out_forward(carver, p, config, plan.device);
   return params;
-}
-
-/// sm90a: orders the tiles.
-template <class T>
-Status schedule_forward(ForwardPlan<T> const& plan, ForwardParams<T> const& params, cudaStream_t stream) {
-  ScheduleParams schedule;
-  schedule.passes[0] = {params.schedule, forward_shape(plan.problem, forward_table[plan.kernel], plan.device),
-                        ScheduleLines::rows, true};
-  schedule.count = 1;
-  schedule.mask = params.mask;
-  schedule.kv_blocks = params.kv_blocks;
-  schedule.row_words = params.row_words;
-  return launch_result("scheduling kernels", launch_schedule(schedule, stream));
 }
 
 /// sm90a: writes the rows that were split.
@@ -114,13 +104,10 @@ Status enqueue_forward(ForwardPlan<T> const& plan, ForwardParams<T> const& param
   ForwardConfig const& config = forward_table[plan.kernel];
   std::int64_t const tiles = count_tiles(p, config),
                      blocks = config.blocks(tiles, p.kv_blocks(), plan.device);
-  bool const is_scheduled = config.arch == Arch::sm90a && tiles > 0;
-  if (is_scheduled) {
-    SPARGE_TRY(schedule_forward(plan, params, stream));
-  }
+  bool const is_merged = config.arch == Arch::sm90a && tiles > 0;
   SPARGE_TRY(launch_forward_any(plan.kernel, params, blocks, stream,
                                 std::make_integer_sequence<int, forward_rows>{}));
-  return is_scheduled ? merge_forward(plan, params, stream) : Status{};
+  return is_merged ? merge_forward(plan, params, stream) : Status{};
 }
 
 /// What the copy engine of sm90a kernels cannot reach though 64-bit offsets can.

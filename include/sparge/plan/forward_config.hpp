@@ -30,13 +30,16 @@ struct ForwardConfig {
   constexpr std::int32_t threads() const { return 32 * warps; }
 
   /// sm80: Q tile, then `stages` K tiles, then `stages` V tiles. sm90a, for each team: two Q tiles, `stages` tiles of K
-  /// and V, barriers.
+  /// and V, barriers; then what the warps that order the tiles share.
   constexpr std::int64_t smem_bytes() const {
     if (arch == Arch::sm80) return 2 * std::int64_t{head_dim} * (q_tile + 2 * stages * kv_tile);
-    return teams() * (2 * std::int64_t{head_dim} * (2 * q_tile + stages * kv_tile) + barrier_bytes);
+    return teams() * (2 * std::int64_t{head_dim} * (2 * q_tile + stages * kv_tile) + barrier_bytes) +
+           order_bytes();
   }
 
   static constexpr std::int32_t barrier_bytes = 1024;
+  /// sm90a: beside what barriers leave.
+  constexpr std::int32_t order_bytes() const { return teams() == 1 ? 1024 : 512; }
 
   /// sm90a: the first warpgroup loads. Each team of consumers is one warp for 16 rows of a query tile.
   constexpr std::int32_t teams() const { return (warps - 4) / (q_tile / 16); }

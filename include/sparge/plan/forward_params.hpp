@@ -25,8 +25,10 @@ struct ForwardParams {
   std::int32_t q_tiles = 0, q_blocks = 0, kv_blocks = 0, row_words = 0;
   std::int32_t heads = 0, heads_per_kv_head = 0;
   std::int32_t q_tiles_per_block = 0, kv_tiles_per_block = 0;
-  std::uint32_t all_tiles = 0;  ///< sm90a: query tiles of all heads
-  Schedule schedule = {};       ///< sm90a: in the workspace. A slot holds O, then RowWeight
+  std::uint32_t all_tiles = 0;    ///< sm90a: query tiles of all heads
+  std::uint32_t first_tiles = 0;  ///< sm90a: of these, what workers may start with before the order is known
+  std::int32_t workers = 0;       ///< sm90a: what the order is made for
+  Schedule schedule = {};         ///< sm90a: in the workspace. A slot holds O, then RowWeight
 };
 
 }  // namespace sparge

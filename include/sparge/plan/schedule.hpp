@@ -53,6 +53,13 @@ struct ScheduleBounds {
     return smaller(shape.tiles, (listed_a_worker + last_a_worker) * shape.workers) + pieces(shape);
   }
 
+  /// Tiles that workers may start with before the order is known, worker `i` with tiles i, i + workers, ..: one each, and where there are many,
+  /// which take longer to order, a 16th of all.
+  static constexpr std::int64_t first_tiles(ScheduleShape const& shape) {
+    constexpr std::int64_t share = 16;
+    return smaller(shape.tiles, ceil_div(shape.tiles, share * shape.workers) * shape.workers);
+  }
+
 private:
   static constexpr std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 };
@@ -67,10 +74,19 @@ struct Schedule {
     tiles_end,   ///< to before this one; then the items that go last
     splits_end,  ///< split lines
     next,        ///< asked for so far
+    // Of an order that is made while it is waited for; 0 at the start.
+    kept,                ///< blocks in all lines counted so far, 64 bits
+    longest = kept + 2,  ///< kept blocks of the longest of them
+    claimed,             ///< chunks of lines that someone counts or has counted
+    counted,             ///< chunks
+    is_listed,           ///< not 0: all is in memory but where the pieces of split lines begin
+    splits_claimed,      ///< split lines that someone cuts or has cut
+    splits_cut,          ///< split lines
+    is_known,            ///< not 0: all is in memory
     fields
   };
 
-  /// With `first_tile`, which is at most the number of workers: `listed` tells which tiles to pass over.
+  /// With `first_tile`, which is at most ScheduleBounds::first_tiles(): `listed` tells which tiles to pass over.
   static constexpr std::uint32_t has_gaps = 1u << 31;
 
   std::uint32_t* header = nullptr;

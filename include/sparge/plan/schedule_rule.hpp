@@ -59,11 +59,15 @@ public:
     return tiles / (2 * samples) + index * (tiles / samples);
   }
 
-  /// Whether a worker's first line may start before the order is known: it is up to 1.5 times as long as those that stand for all, whose kept
-  /// blocks together are given. What is long may have to be split.
+  /// Whether one of a worker's first lines may start before the order is known: it is never split, or up to 1.5 times as long as those that
+  /// stand for all, whose kept blocks together are given. What is longer may have to be split.
   static __host__ __device__ bool starts_first(std::uint32_t count, std::uint64_t sampled) {
-    return count <= larger(3 * sampled / (2 * samples),
-                           static_cast<std::uint64_t>(ScheduleBounds::least_piece_blocks));
+    return is_never_split(count) || count <= 3 * sampled / (2 * samples);
+  }
+
+  /// Whatever the other lines are.
+  static __host__ __device__ bool is_never_split(std::uint32_t count) {
+    return count <= static_cast<std::uint32_t>(2 * ScheduleBounds::least_piece_blocks);
   }
 
   /// Whether it is split, and into how many pieces.
