@@ -42,11 +42,11 @@ public:
     bool has_item = choose(queue, item, true);
     while (has_item) {
       if constexpr (chooses_early) {
-        has_item =
-            request_keys(item, [&](int step) { return step == early_step && choose(queue, next, false); }) ||
-            choose(queue, next, true);
+        has_item = request_keys(item, [&](int step) { return prepare(queue, next, step); }) ||
+                   choose(queue, next, true);
         item = next;
       } else {
+        if (queue.is_settled()) queue.settle();
         keep_in_memory(queue);  // 32 registers
         request_keys(item, [](int) { return false; });
         has_item = choose(queue, item, true);
@@ -70,6 +70,13 @@ private:
 
   // ---- What comes next -------------------------------------------------------------------------------------------------
 
+  /// After a step of the item before, each of which takes longer than what was asked for. Returns whether `next` was chosen.
+  __device__ __forceinline__ bool prepare(TileQueue<Params>& queue, Item& next, int step) {
+    if (step == 0) queue.ask();
+    if (step == 1) queue.find();
+    return step == early_step && choose(queue, next, false);
+  }
+
   /// The next tile, whose Q is asked for. False where there is none, or, unless `may_wait`, where only a verdict or the order of tiles can
   /// tell: nobody waits for the order while keys of the first tile are still to be asked for.
   __device__ __forceinline__ bool choose(TileQueue<Params>& queue, Item& item, bool may_wait) {
@@ -92,6 +99,7 @@ private:
         item.walk = queue.take();
         item.block = item.walk.next();
         if (item.block < 0) {
+          queue.ask();
           write_empty(at);
           continue;
         }

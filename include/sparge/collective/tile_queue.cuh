@@ -27,16 +27,14 @@ __device__ __forceinline__ std::uint32_t first_word(Params const& params, WorkIt
 /// Whether a producer's first tile may be the one of its own index, before the order is known.
 enum class TileStart { in_order, before_order };
 
-/// The place of an item is asked for two items ahead and its first mask words one item ahead, so that neither is waited for.
+/// The next item is asked for and found while keys of the one before are loaded, in calls between which time goes by: its place in
+/// the order, then itself and its first mask words. Not earlier: who has a long item would keep two more from those that have none.
 template <class Params>
 class TileQueue {
 public:
   __device__ __forceinline__ TileQueue(Params const& params, int first, int producers, TileStart start)
       : params_(params), queue_(params.schedule, params.all_tiles, params.kv_blocks, first, producers) {
-    if (start == TileStart::in_order) {
-      move_on();
-      return;
-    }
+    if (start == TileStart::in_order) return;
     item_ = {static_cast<std::uint32_t>(first), 0, params.kv_blocks, -1};
     state_ = first < params.all_tiles && starts_first() ? State::before_order : State::unsettled;
     if (state_ == State::before_order) word_ = first_word(params_, item_);
@@ -45,30 +43,49 @@ public:
   /// False after a first tile that started before the order was known.
   __device__ __forceinline__ bool is_settled() const { return state_ != State::unsettled; }
 
-  /// Before is_empty(), item() and take(): waits for the order where it is needed and was not yet.
+  /// Once an item was taken and is being loaded.
+  __device__ __forceinline__ void ask() {
+    if (state_ != State::taken) return;
+    queue_.ask();
+    state_ = State::asked;
+  }
+
+  /// Some time after ask().
+  __device__ __forceinline__ void find() {
+    if (state_ != State::asked) return;
+    item_ = queue_.find();
+    if (!is_empty()) word_ = first_word(params_, item_);
+    state_ = State::found;
+  }
+
+  /// Before is_empty(), item() and take(): all that has not been done. Waits for the order where it is needed and was not yet.
   __device__ __forceinline__ void settle() {
-    if (is_settled()) return;
-    state_ = State::in_order;
-    wait_for_kernel_before();
-    let_next_kernel_start();
-    move_on();
+    if (!is_settled()) {
+      wait_for_kernel_before();
+      let_next_kernel_start();
+      state_ = State::asked;
+    }
+    ask();
+    find();
   }
 
   __device__ __forceinline__ bool is_empty() const { return item_.tile >= params_.all_tiles; }
   __device__ __forceinline__ WorkItem const& item() const { return item_; }
 
-  /// The mask row of item(), after which the queue moves on.
+  /// The mask row of item(), which is taken.
   __device__ __forceinline__ RowWalk take() {
-    RowWalk const walk = walk_item(params_, item_, word_);
-    if (state_ == State::before_order)
-      state_ = State::unsettled;
-    else
-      move_on();
-    return walk;
+    state_ = state_ == State::before_order ? State::unsettled : State::taken;
+    return walk_item(params_, item_, word_);
   }
 
 private:
-  enum class State { before_order, unsettled, in_order };
+  enum class State {
+    before_order,  ///< item_ is the first tile, which may start
+    unsettled,     ///< there is no item yet but one that the order tells
+    taken,         ///< nor one that was asked for
+    asked,
+    found
+  };
 
   /// Of item_'s row. The ordering kernel comes to the same verdict.
   __device__ __forceinline__ bool starts_first() const {
@@ -89,16 +106,11 @@ private:
     return params_.mask[tile * params_.row_words + word];
   }
 
-  __device__ __forceinline__ void move_on() {
-    item_ = queue_.next();
-    if (!is_empty()) word_ = first_word(params_, item_);
-  }
-
   Params const& params_;
   WorkQueue queue_;
   WorkItem item_;
   std::uint32_t word_ = 0;
-  State state_ = State::in_order;
+  State state_ = State::asked;
 };
 
 }  // namespace sparge

@@ -32,9 +32,9 @@ struct ScheduleShape {
 
 /// The constants of the rule (plan/schedule_rule.hpp), and the bounds that follow from it.
 struct ScheduleBounds {
-  static constexpr std::int64_t least_piece_blocks = 16;  ///< a piece is not made for less
-  static constexpr std::int64_t all_sorted_a_worker = 8;  ///< where there are no more, all are sorted
-  static constexpr std::int64_t last_a_worker = 6;  ///< else of so many at the end the longest start first
+  static constexpr std::int64_t least_piece_blocks = 16;   ///< a piece is not made for less
+  static constexpr std::int64_t all_sorted_a_worker = 16;  ///< where there are no more, all are sorted
+  static constexpr std::int64_t last_a_worker = 12;  ///< else of so many at the end the longest start first
 
   /// Each is more than a third of a worker's load, and more than twice the mean.
   static constexpr std::int64_t splits(ScheduleShape const& shape) {
@@ -48,10 +48,10 @@ struct ScheduleBounds {
     return smaller(4 * shape.workers + most_splits, most_splits * ceil_div(shape.blocks, least_piece_blocks));
   }
 
-  /// Of whole lines that go first the k-th from the end exceeds 3/4 of what follows k tiles, k times 3/4 of the mean by the workers, and all
-  /// together are at most the mean by the tiles: their number is at most the root of 8/3 tiles by workers.
+  /// Of whole lines that go first the k-th from the end exceeds 2/5 of what a worker has of k tiles, and all together are at most the mean
+  /// by the tiles: their number is at most the root of 5 tiles by workers.
   static constexpr std::int64_t items(ScheduleShape const& shape) {
-    std::int64_t const listed = root(8 * shape.tiles * shape.workers / 3),
+    std::int64_t const listed = root(5 * shape.tiles * shape.workers),
                        sorted = larger(all_sorted_a_worker, last_a_worker) * shape.workers;
     return smaller(shape.tiles, listed + sorted) + pieces(shape);
   }

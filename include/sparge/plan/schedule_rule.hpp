@@ -29,7 +29,7 @@ public:
     workers_ = static_cast<std::uint32_t>(workers);
     last_from_ = static_cast<std::uint32_t>(are_uneven ? tiles - sorted : tiles);
     longest_class_of_last_ = sorted == tiles ? classes - 1 : class_above_mean;
-    list_over_ = are_uneven ? 3 * kept / tiles : 3 * kept / (2 * tiles);
+    list_over_ = are_uneven ? 2 * kept / tiles : 3 * kept / (2 * tiles);
     class_scale_ = kept == 0 ? 0 : (mean_class_units * tiles << class_shift) / kept;
     split_over_ = larger(larger(kept / (3 * workers), 2 * kept / tiles), 2 * least_piece);
     piece_blocks_ = larger(larger(divide_up(kept, 4 * workers), divide_up(kept, tiles)), least_piece);
@@ -103,9 +103,10 @@ public:
   }
 
 private:
-  /// Whether a line that starts in its turn would still be computed when others have been at 3/4 of what follows it.
+  /// Whether a line is longer than 2/5 of what a worker has from the line's turn on: it might still be computed when others have nothing
+  /// left, the more so as its worker has the next line to itself.
   __host__ __device__ bool outlasts(std::uint32_t tile, std::uint32_t count) const {
-    return 4 * class_units(count) * workers_ > 3 * mean_class_units * (tiles_ - tile);
+    return 5 * class_units(count) * workers_ > 2 * mean_class_units * (tiles_ - tile);
   }
 
   /// Its length, where mean_class_units are the mean.
