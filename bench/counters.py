@@ -30,7 +30,7 @@ def profile(program, name, kernels, launches, metrics):
     """CSV of the launches behind one to warm up."""
     command = ["ncu", "--clock-control", "none", "--csv", "--kernel-name-base", "demangled", "--kernel-name", f"regex:{kernels}",
                "--launch-skip", str(launches), "--launch-count", str(launches), "--metrics", ",".join(metrics), program,
-               f"--benchmark_filter=^{name}$"]
+               f"--benchmark_filter=^{name}/iterations:"]  # how Google Benchmark ends the name
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     if done.returncode != 0:
         raise RuntimeError(f"{name}: {done.stdout[-400:]}{done.stderr[-400:]}")

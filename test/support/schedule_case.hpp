@@ -65,8 +65,7 @@ struct OrderOfWork {
   std::vector<WorkItem> items, last;
   std::vector<SplitLine> splits;
   std::vector<bool> is_listed, is_started;  ///< never both
-  bool lists_all;
-  std::uint32_t first_tile, tiles_end;  ///< of those between the items
+  std::uint32_t first_tile, tiles_end;      ///< of those between the items
 
   bool is_gap(std::size_t tile) const { return is_listed[tile] || is_started[tile]; }
   bool has_gaps() const {
@@ -78,7 +77,7 @@ struct OrderOfWork {
     return std::any_of(last.begin(), last.end(), [&](WorkItem const& item) { return item.tile == tile; });
   }
   std::uint32_t all_end() const {
-    return static_cast<std::uint32_t>(items.size() + last.size() + (lists_all ? 0 : tiles_end - first_tile));
+    return static_cast<std::uint32_t>(items.size() + last.size()) + tiles_end - first_tile;
   }
   /// As they lie in memory.
   std::vector<WorkItem> all_items() const {
@@ -115,19 +114,20 @@ inline std::vector<bool> started_first(Lines const& lines, ScheduleShape const& 
 /// Pieces in the order of tiles, then whole lines by class of length; and so what goes last.
 inline OrderOfWork order_work(Lines const& lines, ScheduleShape const& shape, bool starts_first = false) {
   ScheduleRule const rule = rule_for(lines, shape);
-  OrderOfWork order{
-      {}, {}, {}, {}, std::vector<bool>(lines.size(), false), rule.lists_all(), 0, rule.last_from()};
+  OrderOfWork order{{}, {}, {}, {}, std::vector<bool>(lines.size(), false), 0, 0};
   if (starts_first) order.is_started = started_first(lines, shape);
   auto const started = std::count(order.is_started.begin(), order.is_started.end(), true);
   if (started == ScheduleBounds::first_tiles(shape)) order.first_tile = static_cast<std::uint32_t>(started);
+  order.tiles_end = std::max(order.first_tile, rule.last_from());
   std::vector<std::uint32_t> whole, last;
   for (std::uint32_t tile = 0; tile < lines.size(); ++tile) {
     std::uint32_t const count = length_of(lines[tile]);
     bool const is_left = !order.is_started[tile];
-    bool const is_last = is_left && !rule.lists(count) && tile >= rule.last_from();
-    order.is_listed.push_back((is_left && rule.lists(count)) || is_last);
+    bool const is_first = is_left && rule.lists(tile, count),
+               is_last = is_left && !is_first && tile >= rule.last_from();
+    order.is_listed.push_back(is_first || is_last);
     if (is_last) last.push_back(tile);
-    if (is_left && rule.lists(count) && !rule.splits(count)) whole.push_back(tile);
+    if (is_first && !rule.splits(count)) whole.push_back(tile);
     if (!is_left || !rule.splits(count)) continue;
     std::int32_t const pieces = rule.pieces(count), slot = static_cast<std::int32_t>(order.items.size());
     order.splits.push_back({tile, slot, pieces});
@@ -139,14 +139,15 @@ inline OrderOfWork order_work(Lines const& lines, ScheduleShape const& shape, bo
     for (std::int32_t piece = 0; piece < pieces; ++piece)
       order.items.push_back({tile, border(piece), border(piece + 1), slot + piece});
   }
-  auto const class_of = [&](std::uint32_t tile) { return rule.class_of(length_of(lines[tile])); };
-  auto const list_sorted = [&](std::vector<std::uint32_t>& tiles, std::vector<WorkItem>& items) {
+  auto const list_sorted = [&](std::vector<std::uint32_t>& tiles, std::vector<WorkItem>& items,
+                               auto class_of) {
     std::stable_sort(tiles.begin(), tiles.end(),
                      [&](std::uint32_t a, std::uint32_t b) { return class_of(a) > class_of(b); });
     for (std::uint32_t tile : tiles) items.push_back({tile, 0, static_cast<std::int32_t>(shape.blocks), -1});
   };
-  list_sorted(whole, order.items);
-  list_sorted(last, order.last);
+  list_sorted(whole, order.items, [&](std::uint32_t tile) { return rule.class_of(length_of(lines[tile])); });
+  list_sorted(last, order.last,
+              [&](std::uint32_t tile) { return rule.class_of_last(length_of(lines[tile])); });
   return order;
 }
 

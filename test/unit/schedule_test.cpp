@@ -66,8 +66,8 @@ void check_covers(Lines const& lines, ScheduleShape const& shape, bool starts_fi
   CHECK(std::count(is_out.begin(), is_out.end(), false) == 0);
 }
 
-/// Only in a big grid of uneven lines something goes last: of the tiles at the end all that do not go first, long before short,
-/// head-major within a class.
+/// Where lines are uneven something goes last: of the tiles at the end all that do not go first, long before short, head-major within a
+/// class. In a small grid these are all tiles.
 void check_last(Lines const& lines, ScheduleShape const& shape, bool starts_first) {
   OrderOfWork const order = order_work(lines, shape, starts_first);
   ScheduleRule const rule = rule_for(lines, shape);
@@ -76,14 +76,13 @@ void check_last(Lines const& lines, ScheduleShape const& shape, bool starts_firs
     CHECK(order.last.empty());
     return;
   }
-  CHECK(shape.tiles > ScheduleBounds::listed_a_worker * shape.workers);
-  CHECK(tiles - rule.last_from() == ScheduleBounds::last_a_worker * shape.workers);
-  CHECK_FALSE(rule.lists_all());
+  if (shape.tiles <= ScheduleBounds::all_sorted_a_worker * shape.workers)
+    CHECK(rule.last_from() == 0);
+  else
+    CHECK(tiles - rule.last_from() == ScheduleBounds::last_a_worker * shape.workers);
   std::size_t left = 0;
-  for (std::uint32_t tile = rule.last_from(); tile < tiles; ++tile) {
-    left += !rule.lists(length_of(lines[tile]));
-    CHECK_FALSE(order.is_started[tile]);
-  }
+  for (std::uint32_t tile = rule.last_from(); tile < tiles; ++tile)
+    left += !order.is_started[tile] && !rule.lists(tile, length_of(lines[tile]));
   CHECK(order.last.size() == left);
   for (std::size_t i = 0; i < order.last.size(); ++i) {
     WorkItem const& item = order.last[i];
@@ -91,8 +90,8 @@ void check_last(Lines const& lines, ScheduleShape const& shape, bool starts_firs
     CHECK(item.slot == -1);
     if (i == 0) continue;
     std::uint32_t const before = order.last[i - 1].tile;
-    int const here = rule.class_of(length_of(lines[item.tile])),
-              there = rule.class_of(length_of(lines[before]));
+    int const here = rule.class_of_last(length_of(lines[item.tile])),
+              there = rule.class_of_last(length_of(lines[before]));
     CHECK((here < there || (here == there && before < item.tile)));
   }
 }
@@ -134,23 +133,28 @@ Lines lines_of(std::vector<std::uint32_t> const& lengths) {
   return lines;
 }
 
-/// What starts last is short: nothing follows in the order of tiles that exceeds a 32nd of a worker's load, or 1.5 times the mean, or
-/// where the last tiles are sorted three times, and no item exceeds a third of it, or twice the mean or 32 blocks where those are more.
+/// What starts last is short: nothing follows in the order of tiles that exceeds 2/5 of the load that follows it, or 1.5 times the mean, or
+/// where lines are uneven twice, and no item exceeds a third of the load, or twice the mean or 32 blocks where those are more.
 void check_lengths(Lines const& lines, ScheduleShape const& shape, bool starts_first) {
   OrderOfWork const order = order_work(lines, shape, starts_first);
   auto const kept = static_cast<double>(count_kept(lines));
   double const load = kept / static_cast<double>(shape.workers),
                mean = kept / static_cast<double>(shape.tiles);
-  bool const is_sorted = order.tiles_end != shape.tiles;  // at the end
+  bool const are_uneven = rule_for(lines, shape).last_from() != shape.tiles;
   for (WorkItem const& item : order.items) {
     std::int64_t length = 0;
     for (std::int32_t block : lines[item.tile]) length += block >= item.first && block < item.end;
     CHECK(static_cast<double>(length) <= std::max({load / 3, 2 * mean, 32.0}));
     if (item.slot >= 0) CHECK(length >= 8);
   }
-  for (std::size_t tile = 0; tile < lines.size(); ++tile)
+  for (std::size_t tile = 0; tile < lines.size(); ++tile) {
+    double const following =
+        mean * static_cast<double>(lines.size() - tile) / static_cast<double>(shape.workers);
+    // Classes have a 20th of the mean.
     if (!order.is_gap(tile))
-      CHECK(static_cast<double>(lines[tile].size()) <= std::max(load / 32, (is_sorted ? 3 : 1.5) * mean));
+      CHECK(static_cast<double>(lines[tile].size()) <=
+            std::max(0.4 * following + mean / 20, (are_uneven ? 2 : 1.5) * mean));
+  }
 }
 
 }  // namespace
@@ -193,9 +197,9 @@ TEST_CASE("The worst lengths stay within the bounds") {
           std::uint32_t at = 0;
           for (std::uint32_t length : lengths) {
             if (rule.splits(length)) ++splits, pieces += rule.pieces(length);
-            listed += rule.lists(length) || at >= rule.last_from();
+            listed += rule.lists(at, length) || at >= rule.last_from();
+            CHECK((!rule.splits(length) || (rule.lists(at, length) && rule.pieces(length) >= 2)));
             ++at;
-            CHECK((!rule.splits(length) || (rule.lists(length) && rule.pieces(length) >= 2)));
           }
           CAPTURE(workers, lines, most, dense);
           CHECK(splits <= ScheduleBounds::splits(shape));
@@ -220,11 +224,14 @@ TEST_CASE("Even rows are not split and keep their order") {
   // 40 heads of 32,768 tokens at 26 blocks a row: nothing is listed.
   ScheduleShape const shape{10240, 512, 132};
   ScheduleRule const rule(std::uint64_t{10240} * 26, 0, shape);
-  CHECK_FALSE(rule.lists_all());
   CHECK(rule.last_from() == 10240);
-  CHECK_FALSE(rule.lists(26));
-  CHECK(rule.lists(512));
+  CHECK_FALSE(rule.lists(10239, 26));
   CHECK_FALSE(rule.splits(512));
+  // A row of 20 times the mean goes first where less than 2.5 times that follows, and in its turn before.
+  CHECK(rule.lists(10239, 512));
+  CHECK(rule.lists(10240 - 45 * 132, 512));
+  CHECK_FALSE(rule.lists(10240 - 55 * 132, 512));
+  CHECK_FALSE(rule.lists(0, 512));
 }
 
 TEST_CASE("Whatever the lengths are each line is handed out once and the last ones are sorted") {
@@ -269,7 +276,7 @@ TEST_CASE("The launch of a big grid of uneven lines ends with short ones") {
     OrderOfWork const order = order_work(lines, shape, true);
     CHECK(order.last.size() > 4 * 132);
     CHECK(order.items.size() < 1000);
-    CHECK(order.tiles_end == 10240 - 8 * 132);
+    CHECK(order.tiles_end == 10240 - 12 * 132);
     CHECK(share_of_balance(lines, shape) < 1.004);  // head-major to the end they are 1.012 to 1.018
   }
 }
@@ -278,7 +285,7 @@ TEST_CASE("A dense row of a small grid is split and rows up to a fifth are not")
   // 4 heads of 32,768 tokens: 132 workers have 7.8 rows each.
   ScheduleShape const shape{1024, 512, 132};
   ScheduleRule const dense(std::uint64_t{1024} * 26 + 16 * 512, std::uint64_t{16} * 470, shape);
-  CHECK(dense.lists_all());
+  CHECK(dense.last_from() == 0);
   CHECK(dense.splits(512));
   CHECK(dense.pieces(512) >= 5);
   CHECK_FALSE(dense.splits(60));
@@ -319,12 +326,13 @@ TEST_CASE("Classes of length ascend by at most a half and nearly equal lines are
 TEST_CASE("A grid of even rows lists outliers alone") {
   ScheduleShape const shape{3072, 512, 132};  // 12 heads of 32,768 tokens
   ScheduleRule const even(std::uint64_t{3072} * 37 + 1536, 0, shape);
-  CHECK_FALSE(even.lists_all());
-  CHECK_FALSE(even.lists(38));
-  CHECK(even.lists(60));
+  CHECK(even.last_from() == 3072);
+  CHECK_FALSE(even.lists(3071, 38));
+  CHECK(even.lists(3071, 60));
+  CHECK_FALSE(even.lists(1000, 60));
   CHECK(even.class_of(37) == even.class_of(38));
   ScheduleRule const uneven(std::uint64_t{3072} * 37, std::uint64_t{48} * 466, shape);
-  CHECK(uneven.lists_all());
+  CHECK(uneven.last_from() == 3072 - 12 * 132);
 }
 
 TEST_CASE("Each worker starts with one tile and with a sixteenth of many") {
@@ -374,7 +382,7 @@ TEST_CASE("Scratch of uneven rows depends on shapes alone and small problems tak
   CHECK(ScheduleBounds::pieces({2, 512, 132}) == 0);    // nor one of two: it cannot exceed twice the mean
   CHECK(ScheduleBounds::pieces({3, 512, 132}) == 32);
   CHECK(ScheduleBounds::pieces({10240, 512, 132}) == 924);
-  CHECK(ScheduleBounds::items({10240, 512, 132}) == (32 + 8) * 132 + 924);
+  CHECK(ScheduleBounds::items({10240, 512, 132}) == 2599 + 16 * 132 + 924);
   Carver carver;
   Schedule::lay_out(carver, {10240, 512, 132}, ForwardConfig::slot_floats(128, 128));
   CHECK(carver.bytes() < std::size_t{62} << 20);

@@ -32,7 +32,12 @@ public:
   __device__ __forceinline__ void run(int index, int producers) {
     WorkQueue queue(params_.schedule, params_.all_tiles, params_.heads_per_kv_head * params_.q_blocks, index,
                     producers);
-    for (WorkItem item = queue.next(); item.tile < params_.all_tiles; item = queue.next()) hand_out(item);
+    while (true) {
+      WorkItem const item = queue.find();
+      if (item.tile >= params_.all_tiles) break;
+      queue.ask();
+      hand_out(item);
+    }
     note_end();
   }
 
@@ -53,7 +58,7 @@ private:
     return {words, item.first, item.end, words.load(ColumnWalk::chunk_of(item.first), item.end)};
   }
 
-  /// One call of next() alone: it is long, and all of it is compiled where it is called.
+  /// One call of walk.next() alone: it is long, and all of it is compiled where it is called.
   __device__ __forceinline__ void hand_out(WorkItem const& item) {
     TilePosition const at = head_major_tile(item.tile, params_.kv_tiles, params_.kv_heads);
     ColumnWalk walk = walk_column(at, item);

@@ -32,10 +32,11 @@ public:
   /// By one warp. `index` of `producers` over the whole grid.
   __device__ __forceinline__ void run(int index, int producers) {
     TileQueue<Params> queue(params_, index, producers);
-    while (!queue.is_empty()) {
+    for (queue.settle(true); !queue.is_empty(); queue.settle(true)) {
       TilePosition const at = head_major_tile(queue.item().tile, params_.q_tiles, params_.heads);
       int const partial = queue.item().slot;
       RowWalk walk = queue.take();
+      queue.ask();
       int const block = walk.next();
       if (block >= 0)
         hand_out(at, partial, walk, block);

@@ -42,12 +42,13 @@ public:
     if constexpr (chooses_early) {
       Item next;
       for (bool has_item = false; has_item || choose(queue, item, true);) {
-        has_item =
-            request_keys(item, [&](int step) { return step == early_step && choose(queue, next, false); });
+        has_item = request_keys(item, [&](int step) { return prepare(queue, next, step); });
         if (has_item) item = next;
       }
     } else {
       while (choose(queue, item, true)) {
+        queue.ask();
+        queue.find();
         keep_in_memory(queue);  // 32 registers
         request_keys(item, [](int) { return false; });
       }
@@ -70,6 +71,13 @@ private:
 
   // ---- What comes next -------------------------------------------------------------------------------------------------
 
+  /// After a step of the item before, each of which takes longer than what was asked for. Returns whether `next` was chosen.
+  __device__ __forceinline__ bool prepare(TileQueue<Params>& queue, Item& next, int step) {
+    if (step == 0) queue.ask();
+    if (step == 1) queue.find();
+    return step == early_step && choose(queue, next, false);
+  }
+
   /// The next tile, whose Q is asked for. False where there is none, or, unless `may_wait`, where only a verdict or the order of tiles can
   /// tell: nobody waits for the order while keys of the first tile are still to be asked for.
   __device__ __forceinline__ bool choose(TileQueue<Params>& queue, Item& item, bool may_wait) {
@@ -91,6 +99,7 @@ private:
         item.walk = queue.take();
         item.block = item.walk.next();
         if (item.block < 0) {
+          queue.ask();
           write_empty(at);
           continue;
         }

@@ -25,8 +25,9 @@ __device__ __forceinline__ std::uint32_t first_word(Params const& params, WorkIt
   return row_words_of(params.mask, item.tile, params.row_words).load(RowWalk::chunk_of(item.first), item.end);
 }
 
-/// The place of an item is asked for two items ahead and its first mask words one item ahead, so that neither is waited for. Where the order
-/// is made while tiles are computed, a producer begins with tiles of which all know that they are its own.
+/// The next item is asked for and found while keys of the one before are loaded, in calls between which time goes by: its place in
+/// the order, then itself and its first mask words. Not earlier: who has a long item would keep two more from those that have none.
+/// Where the order is made while tiles are computed, a producer begins with tiles of which all know that they are its own.
 template <class Params>
 class TileQueue {
 public:
@@ -38,44 +39,58 @@ public:
         queue_(params.schedule, params.all_tiles, params.kv_blocks, first, producers),
         producers_(producers),
         first_tiles_(first_tiles) {
-    if (first_tiles == 0) {
-      move_on();
-      return;
-    }
+    if (first_tiles == 0) return;
     state_ = State::looking;
     item_ = {static_cast<std::uint32_t>(first), 0, params.kv_blocks, -1};
     if (item_.tile < first_tiles_) word_ = first_word(params_, item_);
   }
 
-  /// Before is_empty(), item() and take(): waits for the order where it is needed and was not yet. False where that would take time and
-  /// is not allowed.
+  /// Once an item was taken and is being loaded.
+  __device__ __forceinline__ void ask() {
+    if (state_ != State::taken) return;
+    queue_.ask();
+    state_ = State::asked;
+  }
+
+  /// Some time after ask().
+  __device__ __forceinline__ void find() {
+    if (state_ != State::asked) return;
+    item_ = queue_.find();
+    if (!is_empty()) word_ = first_word(params_, item_);
+    state_ = State::found;
+  }
+
+  /// Before is_empty(), item() and take(): all that has not been done. Waits for the order where it is needed and was not yet; false where
+  /// it is not known and may not be waited for.
   __device__ __forceinline__ bool settle(bool may_wait) {
     if (state_ == State::looking) {
       while (item_.tile < first_tiles_ && !starts_first()) look_at_next();
       state_ = item_.tile < first_tiles_ ? State::before_order : State::unsettled;
     }
-    if (state_ != State::unsettled) return true;
-    while (load_acquiring(params_.schedule.header + Schedule::is_known) == 0) {
-      if (!may_wait) return false;
-      __nanosleep(100);
+    if (state_ == State::unsettled) {
+      while (load_acquiring(params_.schedule.header + Schedule::is_known) == 0) {
+        if (!may_wait) return false;
+        __nanosleep(100);
+      }
+      let_next_kernel_start();
+      state_ = State::asked;
     }
-    state_ = State::in_order;
-    let_next_kernel_start();
-    move_on();
+    ask();
+    find();
     return true;
   }
 
   __device__ __forceinline__ bool is_empty() const { return item_.tile >= params_.all_tiles; }
   __device__ __forceinline__ WorkItem const& item() const { return item_; }
 
-  /// The mask row of item(), after which the queue moves on.
+  /// The mask row of item(), which is taken.
   __device__ __forceinline__ RowWalk take() {
     RowWalk const walk = walk_item(params_, item_, word_);
     if (state_ == State::before_order) {
       state_ = State::looking;
       look_at_next();
     } else {
-      move_on();
+      state_ = State::taken;
     }
     return walk;
   }
@@ -84,8 +99,10 @@ private:
   enum class State {
     looking,       ///< item_ is a tile that may start before the order, or past these
     before_order,  ///< it starts
-    unsettled,     ///< none is left, and the order was not asked for
-    in_order
+    unsettled,     ///< there is no item yet but one that the order tells
+    taken,         ///< nor one that was asked for
+    asked,
+    found
   };
 
   __device__ __forceinline__ void look_at_next() {
@@ -115,17 +132,12 @@ private:
     return warp_sum(kept);
   }
 
-  __device__ __forceinline__ void move_on() {
-    item_ = queue_.next();
-    if (!is_empty()) word_ = first_word(params_, item_);
-  }
-
   Params const& params_;
   WorkQueue queue_;
   WorkItem item_;
   std::uint32_t word_ = 0, producers_, first_tiles_;
   int sampled_ = -1;  ///< kept blocks of the rows that stand for all; not yet known
-  State state_ = State::in_order;
+  State state_ = State::asked;
 };
 
 }  // namespace sparge

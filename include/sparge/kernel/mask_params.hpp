@@ -23,12 +23,16 @@ struct PoolInput {
   std::int64_t blocks = 0;  ///< of one head
 
   std::int64_t all_blocks() const { return x.shape[0] * x.shape[1] * blocks; }
+  std::int64_t bytes() const {
+    return x.shape[0] * x.shape[1] * x.shape[2] * x.shape[3] * static_cast<std::int64_t>(sizeof(T));
+  }
 };
 
 template <class T>
 struct PoolParams {
   PoolInput<T> q, k;
   std::int64_t q_blocks = 0, k_blocks = 0;  ///< of all heads
+  bool streams = false;  ///< Q and K exceed the L2 cache: nothing of them is worth keeping there
 };
 
 /// Enqueues pooling of q and of k as one kernel. Defined in kernel/pool.cuh; T is bfloat16 or float16.

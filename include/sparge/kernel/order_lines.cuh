@@ -166,7 +166,8 @@ private:
   __device__ __forceinline__ Line line_of(std::int64_t tile, std::uint32_t count) const {
     bool const exists = tile < pass_.shape.tiles;
     bool const is_started = tile < pass_.first_tiles && ScheduleRule::starts_first(count, sampled_),
-               is_left = exists && !is_started, is_listed = is_left && rule_.lists(count),
+               is_left = exists && !is_started,
+               is_listed = is_left && rule_.lists(static_cast<std::uint32_t>(tile), count),
                is_last = is_left && !is_listed && tile >= rule_.last_from();
     Line line{is_started,
               is_listed,
@@ -175,7 +176,7 @@ private:
               static_cast<std::uint32_t>(tile),
               count,
               0,
-              (is_last ? orders : classes) - 1 - rule_.class_of(count)};
+              is_last ? orders - 1 - rule_.class_of_last(count) : classes - 1 - rule_.class_of(count)};
     if (line.is_split) line.pieces = rule_.pieces(count);
     return line;
   }
@@ -260,15 +261,15 @@ private:
                                           std::uint32_t started, std::uint32_t gaps) const {
     // Where every worker has its first tile the others follow without a look at bits.
     std::uint32_t const first_tile = started == pass_.first_tiles ? started : 0;
-    std::uint32_t const last_from = rule_.last_from();
+    std::uint32_t const tiles_end = max(first_tile, rule_.last_from());
     shared_.items = all_items;
     shared_.all_splits = splits;
     std::uint32_t* const header = pass_.schedule.header;
     header[Schedule::next] = 0;
     header[Schedule::items_end] = items;
-    header[Schedule::all_end] = all_items + (rule_.lists_all() ? 0 : last_from - first_tile);
+    header[Schedule::all_end] = all_items + tiles_end - first_tile;
     header[Schedule::first_tile] = first_tile | (gaps > first_tile ? Schedule::has_gaps : 0);
-    header[Schedule::tiles_end] = last_from;
+    header[Schedule::tiles_end] = tiles_end;
     header[Schedule::splits_end] = splits;
   }
 

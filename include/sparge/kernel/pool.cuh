@@ -19,11 +19,10 @@ public:
   static constexpr int threads = 32 * pool_warps, ctas_per_sm = 8;
 
   static __device__ __forceinline__ void run(Params const& params, unsigned char*) {
-    std::int64_t const block = grid_warp(pool_warps);
-    if (block < params.q_blocks)
-      pool_block(params.q, block);
-    else if (block < params.q_blocks + params.k_blocks)
-      pool_block(params.k, block - params.q_blocks);
+    if (params.streams)
+      pool<LoadOnce>(params);
+    else
+      pool<LoadCached>(params);
   }
 
 private:
@@ -32,6 +31,24 @@ private:
   static constexpr int rows = 32 / row_lanes;            ///< tokens that a warp loads at once
   static constexpr int loads = 8;                        ///< in flight
 
+  struct LoadCached {
+    static __device__ __forceinline__ uint4 load(uint4 const* x) { return __ldg(x); }
+  };
+  /// Leaves the L2 cache to what follows: pooled vectors, keys in parts, code.
+  struct LoadOnce {
+    static __device__ __forceinline__ uint4 load(uint4 const* x) { return __ldcs(x); }
+  };
+
+  template <class Load>
+  static __device__ __forceinline__ void pool(Params const& params) {
+    std::int64_t const block = grid_warp(pool_warps);
+    if (block < params.q_blocks)
+      pool_block<Load>(params.q, block);
+    else if (block < params.q_blocks + params.k_blocks)
+      pool_block<Load>(params.k, block - params.q_blocks);
+  }
+
+  template <class Load>
   static __device__ __forceinline__ void pool_block(PoolInput<T> const& input, std::int64_t index) {
     std::int64_t const head = index / input.blocks, block = index % input.blocks;
     std::int64_t const first = block * input.block_tokens;
@@ -43,20 +60,22 @@ private:
     double sum[channels] = {};
     for (int token = lane_index() / row_lanes; token - lane_index() / row_lanes < tokens;
          token += loads * rows)
-      add_tokens(x, input.x.stride[2], token, tokens, sum);
+      add_tokens<Load>(x, input.x.stride[2], token, tokens, sum);
     combine_lanes(sum);
     if (lane_index() < row_lanes)
       store_mean(sum, tokens, input.pooled + index * head_dim + lane_index() * channels);
   }
 
   /// Tokens past the last valid one are not read; they add 0.
+  template <class Load>
   static __device__ __forceinline__ void add_tokens(T const* x, std::int64_t stride, int token, int tokens,
                                                     double (&sum)[channels]) {
     uint4 in[loads];
 #pragma unroll
     for (int i = 0; i < loads; ++i) {
       int const t = token + i * rows;
-      in[i] = t < tokens ? __ldg(reinterpret_cast<uint4 const*>(x + t * stride)) : make_uint4(0, 0, 0, 0);
+      in[i] =
+          t < tokens ? Load::load(reinterpret_cast<uint4 const*>(x + t * stride)) : make_uint4(0, 0, 0, 0);
     }
 #pragma unroll
     for (int i = 0; i < loads; i += 4) {

@@ -140,7 +140,8 @@ private:
     if (lane_index() < ScheduleRule::samples)
       sampled = pass.schedule.counts[ScheduleRule::sample(lane_index(), pass.shape.tiles)];
     return ScheduleRule::starts_first(longest, warp_sum(sampled)) &&
-           !ScheduleRule(kept, 0, pass.shape).lists(longest);
+           !ScheduleRule(kept, 0, pass.shape)
+                .lists(static_cast<std::uint32_t>(pass.shape.tiles) - 1, longest);
   }
 
   /// Tiles from the first that no worker starts with, in their order.

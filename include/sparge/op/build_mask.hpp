@@ -53,7 +53,8 @@ Status build_mask(BuildMaskPlan<T> const& plan, BuildMaskArgs<T> const& args, Wo
   RowLayout const layout = RowLayout::of(p, plan.device);
   Carver carver(workspace.data);
   BuildMaskScratch const scratch = BuildMaskScratch::lay_out(carver, p, layout);
-  SPARGE_TRY(detail::enqueue_pool(p, args.q, args.k, scratch.pooled_q, scratch.pooled_k, stream));
+  SPARGE_TRY(
+      detail::enqueue_pool(p, plan.device, args.q, args.k, scratch.pooled_q, scratch.pooled_k, stream));
   return detail::enqueue_select(p, layout, scratch.select, {scratch.pooled_q, scratch.pooled_k}, args.rule,
                                 args.mask, stream);
 }

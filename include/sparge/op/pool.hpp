@@ -17,11 +17,12 @@ inline Status validate_pool_grid(AttentionProblem const& p) {
 }
 
 template <class T>
-Status enqueue_pool(AttentionProblem const& p, TensorView<T const> const& q, TensorView<T const> const& k,
-                    float* pooled_q, float* pooled_k, cudaStream_t stream) {
+Status enqueue_pool(AttentionProblem const& p, Device const& device, TensorView<T const> const& q,
+                    TensorView<T const> const& k, float* pooled_q, float* pooled_k, cudaStream_t stream) {
   PoolParams<T> params{{q, pooled_q, p.q_block, p.q_blocks()}, {k, pooled_k, p.kv_block, p.kv_blocks()}};
   params.q_blocks = params.q.all_blocks();
   params.k_blocks = params.k.all_blocks();
+  params.streams = params.q.bytes() + params.k.bytes() > device.l2_bytes;
   return launch_result("pooling kernel", launch_pool(params, p.head_dim, stream));
 }
 
@@ -51,7 +52,7 @@ Status pool(PoolPlan<T> const& plan, PoolArgs<T> const& args, Workspace workspac
                              {{"pooled_q", place_of(args.pooled_q, p.batch * p.q_tokens)},
                               {"pooled_k", place_of(args.pooled_k, p.batch * p.kv_tokens)}},
                              {{"q.data", place_of(args.q)}, {"k.data", place_of(args.k)}}));
-  return detail::enqueue_pool(p, args.q, args.k, args.pooled_q, args.pooled_k, stream);
+  return detail::enqueue_pool(p, plan.device, args.q, args.k, args.pooled_q, args.pooled_k, stream);
 }
 
 }  // namespace sparge

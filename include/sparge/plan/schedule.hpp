@@ -32,10 +32,9 @@ struct ScheduleShape {
 
 /// The constants of the rule (plan/schedule_rule.hpp), and the bounds that follow from it.
 struct ScheduleBounds {
-  static constexpr std::int64_t least_piece_blocks = 16;  ///< a piece is not made for less
-  static constexpr std::int64_t listed_a_worker =
-      32;  ///< no more lines than that exceed the share that lists them
-  static constexpr std::int64_t last_a_worker = 8;  ///< of so many lines at the end the longest start first
+  static constexpr std::int64_t least_piece_blocks = 16;   ///< a piece is not made for less
+  static constexpr std::int64_t all_sorted_a_worker = 16;  ///< where there are no more, all are sorted
+  static constexpr std::int64_t last_a_worker = 12;  ///< else of so many at the end the longest start first
 
   /// Each is more than a third of a worker's load, and more than twice the mean.
   static constexpr std::int64_t splits(ScheduleShape const& shape) {
@@ -49,8 +48,12 @@ struct ScheduleBounds {
     return smaller(4 * shape.workers + most_splits, most_splits * ceil_div(shape.blocks, least_piece_blocks));
   }
 
+  /// Of whole lines that go first the k-th from the end exceeds 2/5 of what a worker has of k tiles, and all together are at most the mean
+  /// by the tiles: their number is at most the root of 5 tiles by workers.
   static constexpr std::int64_t items(ScheduleShape const& shape) {
-    return smaller(shape.tiles, (listed_a_worker + last_a_worker) * shape.workers) + pieces(shape);
+    std::int64_t const listed = root(5 * shape.tiles * shape.workers),
+                       sorted = larger(all_sorted_a_worker, last_a_worker) * shape.workers;
+    return smaller(shape.tiles, listed + sorted) + pieces(shape);
   }
 
   /// Tiles that workers may start with before the order is known, worker `i` with tiles i, i + workers, ..: one each, and where there are many,
@@ -62,6 +65,15 @@ struct ScheduleBounds {
 
 private:
   static constexpr std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+  static constexpr std::int64_t larger(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
+
+  /// Rounded down.
+  static constexpr std::int64_t root(std::int64_t square) {
+    std::int64_t root = 0;
+    for (std::int64_t bit = std::int64_t{1} << 30; bit > 0; bit /= 2)
+      if ((root + bit) * (root + bit) <= square) root += bit;
+    return root;
+  }
 };
 
 /// What the device is told of the order of work, in the workspace.

@@ -12,35 +12,35 @@ namespace sparge {
 /// The load of a worker is kept blocks / workers, the mean that of a tile.
 ///
 /// A line is split where it exceeds a third of the load and twice the mean, in equal pieces of at most a fourth of the load, or the
-/// mean where that is more. Where there are few tiles and they are uneven, all are listed, so that long ones go first; where they are even,
-/// those of more than 1.5 times the mean. Where there are many, those that exceed a 32nd of the load; if they are uneven, only where
-/// that is more than three times the mean, and the last tiles are sorted: what is left for the end is short.
+/// mean where that is more. Lines that would keep their workers longer than others have work are listed, to go first. Where lines are uneven the
+/// last tiles are sorted: what is left for the end is short. All others follow head after head, so that K and V of a head are read once.
 class ScheduleRule {
 public:
   /// `kept` blocks in all lines together, and `excess` of them past even_length() of their lines.
   __host__ __device__ ScheduleRule(std::uint64_t kept, std::uint64_t excess, ScheduleShape const& shape) {
     constexpr auto least_piece = static_cast<std::uint64_t>(ScheduleBounds::least_piece_blocks);
     auto const tiles = static_cast<std::uint64_t>(shape.tiles),
-               workers = static_cast<std::uint64_t>(shape.workers),
-               listed = ScheduleBounds::listed_a_worker * workers;
-    bool const are_few = tiles <= listed, are_uneven = 256 * excess > kept;
-    lists_all_ = are_few && are_uneven;
-    last_from_ = static_cast<std::uint32_t>(
-        are_few || !are_uneven ? tiles
-                               : tiles - static_cast<std::uint64_t>(ScheduleBounds::last_a_worker) * workers);
-    list_over_ = are_few ? 3 * kept / (2 * tiles) : kept / listed;
-    if (!are_few && are_uneven) list_over_ = larger(list_over_, 3 * kept / tiles);
+               workers = static_cast<std::uint64_t>(shape.workers);
+    bool const are_uneven = 256 * excess > kept;
+    auto const share = [&](std::int64_t a_worker) { return static_cast<std::uint64_t>(a_worker) * workers; };
+    std::uint64_t const sorted =
+        tiles <= share(ScheduleBounds::all_sorted_a_worker) ? tiles : share(ScheduleBounds::last_a_worker);
+    tiles_ = static_cast<std::uint32_t>(tiles);
+    workers_ = static_cast<std::uint32_t>(workers);
+    last_from_ = static_cast<std::uint32_t>(are_uneven ? tiles - sorted : tiles);
+    longest_class_of_last_ = sorted == tiles ? classes - 1 : class_above_mean;
+    list_over_ = are_uneven ? 2 * kept / tiles : 3 * kept / (2 * tiles);
     class_scale_ = kept == 0 ? 0 : (mean_class_units * tiles << class_shift) / kept;
     split_over_ = larger(larger(kept / (3 * workers), 2 * kept / tiles), 2 * least_piece);
     piece_blocks_ = larger(larger(divide_up(kept, 4 * workers), divide_up(kept, tiles)), least_piece);
   }
 
-  __host__ __device__ bool lists_all() const { return lists_all_; }
+  /// Whether a line of `count` kept blocks is an item that goes first, and not a tile that follows in its turn.
+  __host__ __device__ bool lists(std::uint32_t tile, std::uint32_t count) const {
+    return splits(count) || (count > list_over_ && outlasts(tile, count));
+  }
 
-  /// Whether a line of `count` kept blocks is an item, and not a tile that follows the items in head-major order.
-  __host__ __device__ bool lists(std::uint32_t count) const { return lists_all_ || count > list_over_; }
-
-  /// From this tile on, those that lists() does not name go last, sorted. The number of tiles where there are no such.
+  /// From this tile on, those that lists() does not name go last, sorted. The number of tiles where there are none.
   __host__ __device__ std::uint32_t last_from() const { return last_from_; }
 
   /// Lines up to this length count as even.
@@ -87,7 +87,7 @@ public:
   /// mean, so that nearly equal lines stay head-major.
   static constexpr std::int32_t classes = 64;
   __host__ __device__ std::int32_t class_of(std::uint32_t count) const {
-    std::uint64_t const scaled = count * class_scale_ >> class_shift;
+    std::uint64_t const scaled = class_units(count);
     std::uint32_t const units = scaled < 0xffffffffu ? static_cast<std::uint32_t>(scaled) : 0xffffffffu;
     if (units < 2) return static_cast<std::int32_t>(units);
 #ifdef __CUDA_ARCH__
@@ -99,8 +99,27 @@ public:
     return 2 * exponent + static_cast<std::int32_t>(units >> (exponent - 1) & 1);
   }
 
+  /// The place of a line in the order of the last tiles. Where these are many, what exceeds the mean is one class: each is a sweep over their
+  /// heads, and the end of a launch is made of the short.
+  __host__ __device__ std::int32_t class_of_last(std::uint32_t count) const {
+    std::int32_t const own = class_of(count);
+    return own < longest_class_of_last_ ? own : longest_class_of_last_;
+  }
+
 private:
+  /// Whether a line is longer than 2/5 of what a worker has from the line's turn on: it might still be computed when others have nothing
+  /// left, the more so as its worker has the next line to itself.
+  __host__ __device__ bool outlasts(std::uint32_t tile, std::uint32_t count) const {
+    return 5 * class_units(count) * workers_ > 2 * mean_class_units * (tiles_ - tile);
+  }
+
+  /// Its length, where mean_class_units are the mean.
+  __host__ __device__ std::uint64_t class_units(std::uint32_t count) const {
+    return count * class_scale_ >> class_shift;
+  }
+
   static __host__ __device__ std::uint64_t larger(std::uint64_t a, std::uint64_t b) { return a > b ? a : b; }
+  static __host__ __device__ std::uint64_t smaller(std::uint64_t a, std::uint64_t b) { return a < b ? a : b; }
   static __host__ __device__ std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) {
     return (a + b - 1) / b;
   }
@@ -108,9 +127,10 @@ private:
   /// The mean in the middle of 16 to 24, between two borders of classes. Products fit: no count exceeds `kept`, tiles are below 2^32.
   static constexpr std::uint64_t mean_class_units = 20;
   static constexpr int class_shift = 16;
+  static constexpr std::int32_t class_above_mean = 9;  ///< of more than 1.2 times the mean
 
-  bool lists_all_;
-  std::uint32_t last_from_;
+  std::uint32_t tiles_, workers_, last_from_;
+  std::int32_t longest_class_of_last_;
   std::uint64_t list_over_, split_over_, piece_blocks_, class_scale_;
 };
 
