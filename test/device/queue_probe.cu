@@ -8,7 +8,7 @@ namespace sparge::probe {
 /// `taken`: how many, then tile and slot of each.
 __global__ void take_all_kernel(Schedule const schedule, int tiles, int blocks, int* taken) {
   WorkQueue queue(schedule, tiles, blocks, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
-  for (WorkItem item = queue.next(); item.tile < tiles; item = queue.next()) {
+  for (WorkItem item = queue.find(); item.tile < tiles; queue.ask(), item = queue.find()) {
     if (threadIdx.x != 0) continue;
     int const place = atomicAdd(taken, 1);
     taken[1 + 2 * place] = static_cast<int>(item.tile);
