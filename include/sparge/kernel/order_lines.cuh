@@ -96,7 +96,6 @@ private:
     bool is_started, is_listed, is_last,
         is_split;  ///< at most one of the first three; with the second perhaps the fourth
     std::uint32_t tile, count;
-    int pieces, order;  ///< 0 where it is not split; among what place[] counts
   };
 
   __device__ __forceinline__ OrderLines(SchedulePass const& pass, Shared& shared, ScheduleRule const& rule)
@@ -149,14 +148,37 @@ private:
     for (int first = first_word_; first < end_word_; first += batch) {
       std::uint32_t counts[batch];
 #pragma unroll
-      for (int i = 0; i < batch; ++i) {
-        std::int64_t const tile = tile_at(first + i);
-        counts[i] = first + i < end_word_ && tile < pass_.shape.tiles ? pass_.schedule.counts[tile] : 0;
-      }
+      for (int i = 0; i < batch; ++i) counts[i] = first + i < end_word_ ? count_at(first + i) : 0;
 #pragma unroll
       for (int i = 0; i < batch; ++i)
         if (first + i < end_word_) visit(first + i, line_of(tile_at(first + i), counts[i]));
     }
+  }
+
+  /// The same where a bit of the word says that a tile is an item or started. Asks for the counts of the next such word ahead.
+  template <class Visit>
+  __device__ __forceinline__ void for_each_listed(Visit visit) const {
+#pragma unroll 1
+    for (int first = first_word_; first < end_word_; first += 32) {
+      int const mine = first + lane_index();
+      unsigned words = __ballot_sync(all_lanes, mine < end_word_ && pass_.schedule.listed[mine] != 0);
+      int word = first + __ffs(static_cast<int>(words)) - 1;
+      std::uint32_t count = words != 0 ? count_at(word) : 0;
+#pragma unroll 1
+      while (words != 0) {
+        words &= words - 1;
+        int const next = first + __ffs(static_cast<int>(words)) - 1;
+        std::uint32_t const next_count = words != 0 ? count_at(next) : 0;
+        visit(line_of(tile_at(word), count));
+        word = next;
+        count = next_count;
+      }
+    }
+  }
+
+  __device__ __forceinline__ std::uint32_t count_at(int word) const {
+    std::int64_t const tile = tile_at(word);
+    return tile < pass_.shape.tiles ? pass_.schedule.counts[tile] : 0;
   }
 
   static __device__ __forceinline__ std::int64_t tile_at(int word) {
@@ -169,16 +191,14 @@ private:
                is_left = exists && !is_started,
                is_listed = is_left && rule_.lists(static_cast<std::uint32_t>(tile), count),
                is_last = is_left && !is_listed && tile >= rule_.last_from();
-    Line line{is_started,
-              is_listed,
-              is_last,
-              is_left && rule_.splits(count),
-              static_cast<std::uint32_t>(tile),
-              count,
-              0,
-              is_last ? orders - 1 - rule_.class_of_last(count) : classes - 1 - rule_.class_of(count)};
-    if (line.is_split) line.pieces = rule_.pieces(count);
-    return line;
+    return {is_started, is_listed, is_last, is_left && rule_.splits(count), static_cast<std::uint32_t>(tile),
+            count};
+  }
+
+  /// Among what place[] counts, of an item.
+  __device__ __forceinline__ int order_of(Line const& line) const {
+    return line.is_last ? orders - 1 - rule_.class_of_last(line.count)
+                        : classes - 1 - rule_.class_of(line.count);
   }
 
   /// How many items of each class this warp's tiles make, and which tiles are listed.
@@ -190,8 +210,9 @@ private:
     for_each_line([&](int word, Line const& line) {
       std::uint32_t const bits = __ballot_sync(all_lanes, line.is_listed || line.is_last || line.is_started);
       if (lane_index() == 0) pass_.schedule.listed[word] = bits;
-      if (is_whole(line)) atomicAdd(&shared_.place[line.order][warp], 1u);
-      pieces += line.pieces;
+      if (bits == 0) return;  // most words of a big grid
+      if (is_whole(line)) atomicAdd(&shared_.place[order_of(line)][warp], 1u);
+      if (line.is_split) pieces += rule_.pieces(line.count);
       splits += line.is_split;
       listed += line.is_listed;
       started += line.is_started;
@@ -275,7 +296,7 @@ private:
 
   __device__ __forceinline__ void list_items() const {
     std::uint32_t slot = shared_.pieces[Crew::warp()], split = shared_.splits[Crew::warp()];
-    for_each_line([&](int, Line const& line) {
+    for_each_listed([&](Line const& line) {
       list_whole(line);
       if (__any_sync(all_lanes, line.is_split)) list_split(line, slot, split);
     });
@@ -284,11 +305,12 @@ private:
   /// The first lane of each class takes places for all of its lanes.
   __device__ __forceinline__ void list_whole(Line const& line) const {
     bool const is_item = is_whole(line);
-    unsigned const peers = __match_any_sync(all_lanes, is_item ? line.order : -1);
+    int const order = is_item ? order_of(line) : -1;
+    unsigned const peers = __match_any_sync(all_lanes, order);
     int const first = __ffs(static_cast<int>(peers)) - 1;
     std::uint32_t place = 0;
     if (is_item && lane_index() == first)
-      place = atomicAdd(&shared_.place[line.order][Crew::warp()], static_cast<std::uint32_t>(__popc(peers)));
+      place = atomicAdd(&shared_.place[order][Crew::warp()], static_cast<std::uint32_t>(__popc(peers)));
     place = __shfl_sync(all_lanes, place, first) + count_lower_lanes(peers);
     if (is_item)
       pass_.schedule.items[place] = {line.tile, 0, static_cast<std::int32_t>(pass_.shape.blocks), -1};
@@ -298,10 +320,11 @@ private:
   __device__ __forceinline__ void list_split(Line const& line, std::uint32_t& slot,
                                              std::uint32_t& split) const {
     unsigned const splits = __ballot_sync(all_lanes, line.is_split);
-    std::uint32_t const pieces = static_cast<std::uint32_t>(line.pieces), upto = warp_scan(pieces);
+    std::int32_t const count = line.is_split ? rule_.pieces(line.count) : 0;
+    std::uint32_t const pieces = static_cast<std::uint32_t>(count), upto = warp_scan(pieces);
     if (line.is_split)
       pass_.schedule.splits[split + count_lower_lanes(splits)] = {
-          line.tile, static_cast<std::int32_t>(slot + upto - pieces), line.pieces};
+          line.tile, static_cast<std::int32_t>(slot + upto - pieces), count};
     slot += __shfl_sync(all_lanes, upto, 31);
     split += __popc(splits);
   }
