@@ -339,9 +339,10 @@ TEST_CASE("Each worker starts with one tile and with a sixteenth of many") {
   CHECK(ScheduleBounds::first_tiles({0, 512, 132}) == 0);
   CHECK(ScheduleBounds::first_tiles({100, 512, 132}) == 100);
   CHECK(ScheduleBounds::first_tiles({1024, 512, 132}) == 132);
-  CHECK(ScheduleBounds::first_tiles({16 * 132, 512, 132}) == 132);
-  CHECK(ScheduleBounds::first_tiles({16 * 132 + 1, 512, 132}) == 2 * 132);
-  CHECK(ScheduleBounds::first_tiles({10240, 512, 132}) == 5 * 132);
+  CHECK(ScheduleBounds::first_tiles({8 * 132, 512, 132}) == 132);
+  CHECK(ScheduleBounds::first_tiles({8 * 132 + 1, 512, 132}) == 2 * 132);
+  CHECK(ScheduleBounds::first_tiles({10240, 512, 132}) == 10 * 132);
+  CHECK(ScheduleBounds::first_tiles({1024, 512, 264}, 3) == 2 * 264);
   // What goes last is never among them.
   for (std::int64_t workers : {1, 7, 132})
     for (std::int64_t tiles = 32 * workers + 1; tiles < 400 * workers; ++tiles)

@@ -78,7 +78,7 @@ ForwardParams<T> forward_params(ForwardPlan<T> const& plan, ForwardArgs<T> const
   params.kv_tiles_per_block = p.kv_block / config.kv_tile;
   ScheduleShape const shape = forward_shape(p, config, plan.device);
   params.all_tiles = static_cast<std::uint32_t>(count_tiles(p, config));
-  params.first_tiles = static_cast<std::uint32_t>(ScheduleBounds::first_tiles(shape));
+  params.first_tiles = static_cast<std::uint32_t>(ScheduleBounds::first_tiles(shape, config.first_share()));
   params.workers = static_cast<std::int32_t>(shape.workers);
   Carver carver(workspace.data);
   params.schedule = lay_out_forward(carver, p, config, plan.device);

@@ -40,6 +40,8 @@ struct ForwardConfig {
   static constexpr std::int32_t barrier_bytes = 1024;
   /// sm90a: beside what barriers leave.
   constexpr std::int32_t order_bytes() const { return teams() == 1 ? 1024 : 512; }
+  /// sm90a: one in so many tiles may start before the order is known. Beside two teams two warps with few registers make it, and a tile takes less time.
+  constexpr std::int32_t first_share() const { return teams() == 1 ? 8 : 3; }
 
   /// sm90a: the first warpgroup loads. Each team of consumers is one warp for 16 rows of a query tile.
   constexpr std::int32_t teams() const { return (warps - 4) / (q_tile / 16); }

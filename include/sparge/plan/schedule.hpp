@@ -57,9 +57,8 @@ struct ScheduleBounds {
   }
 
   /// Tiles that workers may start with before the order is known, worker `i` with tiles i, i + workers, ..: one each, and where there are many,
-  /// which take longer to order, an eighth of all.
-  static constexpr std::int64_t first_tiles(ScheduleShape const& shape) {
-    constexpr std::int64_t share = 8;
+  /// which take longer to order, one in `share` of all.
+  static constexpr std::int64_t first_tiles(ScheduleShape const& shape, std::int64_t share = 8) {
     return smaller(shape.tiles, ceil_div(shape.tiles, share * shape.workers) * shape.workers);
   }
 
