@@ -335,7 +335,7 @@ TEST_CASE("A grid of even rows lists outliers alone") {
   CHECK(uneven.last_from() == 3072 - 12 * 132);
 }
 
-TEST_CASE("Each worker starts with one tile and with a sixteenth of many") {
+TEST_CASE("Each worker starts with one tile and with an eighth of many") {
   CHECK(ScheduleBounds::first_tiles({0, 512, 132}) == 0);
   CHECK(ScheduleBounds::first_tiles({100, 512, 132}) == 100);
   CHECK(ScheduleBounds::first_tiles({1024, 512, 132}) == 132);
