@@ -335,14 +335,13 @@ TEST_CASE("A grid of even rows lists outliers alone") {
   CHECK(uneven.last_from() == 3072 - 12 * 132);
 }
 
-TEST_CASE("Workers start with some tiles each and with an eighth of many") {
+TEST_CASE("Each worker starts with one tile and with an eighth of many") {
   CHECK(ScheduleBounds::first_tiles({0, 512, 132}) == 0);
   CHECK(ScheduleBounds::first_tiles({100, 512, 132}) == 100);
-  CHECK(ScheduleBounds::first_tiles({1024, 512, 132}) == 3 * 132);
-  CHECK(ScheduleBounds::first_tiles({3 * 132, 512, 132}) == 132);
-  CHECK(ScheduleBounds::first_tiles({24 * 132, 512, 132}) == 5 * 132);
-  CHECK(ScheduleBounds::first_tiles({24 * 132 + 1, 512, 132}) == 6 * 132);
-  CHECK(ScheduleBounds::first_tiles({10240, 512, 132}) == 12 * 132);
+  CHECK(ScheduleBounds::first_tiles({1024, 512, 132}) == 132);
+  CHECK(ScheduleBounds::first_tiles({8 * 132, 512, 132}) == 132);
+  CHECK(ScheduleBounds::first_tiles({8 * 132 + 1, 512, 132}) == 2 * 132);
+  CHECK(ScheduleBounds::first_tiles({10240, 512, 132}) == 10 * 132);
   CHECK(ScheduleBounds::first_tiles({1024, 512, 264}, 3) == 2 * 264);
   // What goes last is never among them.
   for (std::int64_t workers : {1, 7, 132})

@@ -56,12 +56,10 @@ struct ScheduleBounds {
     return smaller(shape.tiles, listed + sorted) + pieces(shape);
   }
 
-  /// Tiles that workers may start with before the order is known, worker `i` with tiles i, i + workers, ..: two each and one in `share` of all, since
-  /// many take longer to order; but at most a third, rounded up to a whole number a worker.
+  /// Tiles that workers may start with before the order is known, worker `i` with tiles i, i + workers, ..: one each, and where there are many,
+  /// which take longer to order, one in `share` of all.
   static constexpr std::int64_t first_tiles(ScheduleShape const& shape, std::int64_t share = 8) {
-    std::int64_t const of_share = ceil_div(shape.tiles, share * shape.workers) + 2,
-                       of_third = ceil_div(shape.tiles, 3 * shape.workers);
-    return smaller(shape.tiles, smaller(of_share, of_third) * shape.workers);
+    return smaller(shape.tiles, ceil_div(shape.tiles, share * shape.workers) * shape.workers);
   }
 
 private:
